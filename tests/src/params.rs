@@ -70,6 +70,7 @@ pub(crate) fn random_params(entry: &Entry, random: &mut RandomSystem, dice: &mut
 fn named(spec: &ParamSpec, scale: Scale, dice: &mut Dice) -> Option<Value> {
     Some(match spec.name {
         "background_slice" if dice.one_in(2) => time(scale.part(4)),
+        "chunk_min" if dice.one_in(2) => time(scale.part(dice.pick(&[8, 100]))),
         "max_latency" => whole(dice.pick(&[1, 30, 60, 90, 180, 400])),
         "max_requests" => whole(dice.pick(&[1, 100, 5_000, 1_000_000])),
         "mem_period" => {

@@ -174,13 +174,13 @@ fn the_end_of_a_job_is_observed_at_once() {
 #[test]
 fn more_than_nine_tenths_are_refused() {
     repeated(|| {
-        let file = |cores: u32, budgets: &[&str]| {
+        let file = |cores: u32, budgets: &[&str], period: &str| {
             let head =
                 format!("version = 1\n[platform]\ncores = {cores}\n[policy]\nname = \"run\"\n");
             let program = |(number, budget): (usize, &&str)| {
                 format!(
                     "[[program]]\nname = \"p{number}\"\ncommand = [\"maracas\", \"work\", \
-                 \"periodic\"]\nbudget = \"{budget}\"\nperiod = \"10ms\"\njobs = \"periodic\"\n"
+                 \"periodic\"]\nbudget = \"{budget}\"\nperiod = \"{period}\"\njobs = \"periodic\"\n"
                 )
             };
             let programs: String = budgets.iter().enumerate().map(program).collect();
@@ -189,10 +189,10 @@ fn more_than_nine_tenths_are_refused() {
         // What wakes cost is part of the verdict.
         let _turn = live::quiet(20);
         let scratch = Scratch::new();
-        scratch.write("total.toml", file(1, &["4600us", "4500us"]));
-        scratch.write("one.toml", file(2, &["9500us"]));
-        // 200 decisions a second take less than a tenth, unless each takes half a millisecond.
-        scratch.write("fits.toml", file(1, &["4000us", "4000us"]));
+        scratch.write("total.toml", file(1, &["4600us", "4500us"], "10ms"));
+        scratch.write("one.toml", file(2, &["9500us"], "10ms"));
+        // 20 decisions a second take less than a tenth, unless each takes 5 ms.
+        scratch.write("fits.toml", file(1, &["40ms", "40ms"], "100ms"));
         for policy in ["run", "qps", "g-edf", "p-edf", "dp-wrap", "u-edf"] {
             for file in ["total.toml", "one.toml"] {
                 let output = maracas(scratch.path(), &["run", file, "--policy", policy]);

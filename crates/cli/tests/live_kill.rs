@@ -22,6 +22,10 @@ const REPAIR_MS: f64 = 200.0;
 const STARTS: f64 = 10.0;
 /// How long any repair may take on a host that is as busy as it likes.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How far looks for another guardian are apart, which are made above all agents: each reads a file
+/// of every thread of the run, up to a millisecond on a slow host. Beside a run that uses nine
+/// tenths of its cores the kernel would take the cores from all of them (sched_rt_runtime_us).
+const LOOKS_APART: Duration = Duration::from_millis(10);
 /// The latest kill: by then everything has started and the late comers have come, on a host where a
 /// run has its socket after a third of that. Elsewhere it is three times what that takes.
 const LATEST: Duration = Duration::from_millis(1200);
@@ -171,9 +175,9 @@ impl Dice {
 /// The stage for so many rounds: each run lives for a second or two, and is cleaned up after.
 fn enter(rounds: usize) -> Option<Stage> {
     let stage = Stage::enter(2, 2 * rounds as u64)?;
-    stage.scratch.write(SCENARIOS[0], RESERVATIONS);
-    stage.scratch.write(SCENARIOS[1], MIGRATIONS);
-    stage.scratch.write(SCENARIOS[2], WORKERS);
+    for (name, text) in SCENARIOS.into_iter().zip([RESERVATIONS, MIGRATIONS, WORKERS]) {
+        stage.admitted(name, text);
+    }
     Some(stage)
 }
 
@@ -291,6 +295,7 @@ fn a_killed_guardian_is_replaced_and_the_run_ends_in_order() {
             let since = Instant::now();
             let mut new = false;
             until(PATIENCE, || {
+                std::thread::sleep(LOOKS_APART);
                 new = run.host.guardian_beside().is_some_and(|new| new.pid != guardian.pid);
                 new || run.is_over()
             });

@@ -25,16 +25,26 @@ impl Script {
         self.now_us.set(self.now_us.get() + 1);
         Instant::ZERO + Duration::from_micros(self.now_us.get())
     }
+    /// So much time passes.
+    pub(crate) fn pass(&self, time: Duration) {
+        self.now_us.set(self.now_us.get() + time.ticks() / 1000);
+    }
 }
 
 /// The host.
 pub(crate) struct Fake(pub(crate) Rc<Script>);
 
-/// A VCPU of which nothing is counted.
-pub(crate) struct Nothing;
+/// What is known of a VCPU.
+#[derive(Default)]
+pub(crate) struct Known {
+    /// Its thread, if it has one.
+    pub(crate) tid: Option<i32>,
+    /// How long it ran since this was read last.
+    pub(crate) ran: Duration,
+}
 
 impl Executor for Fake {
-    type Handle = Nothing;
+    type Handle = Known;
     type Site = ();
 
     fn now(&self) -> Instant {
@@ -45,10 +55,10 @@ impl Executor for Fake {
         None
     }
     fn wake_agent(&self) {}
-    fn listen(&mut self, _: VcpuId, _: &mut Nothing, _: bool) -> io::Result<()> {
+    fn listen(&mut self, _: VcpuId, _: &mut Known, _: bool) -> io::Result<()> {
         Ok(())
     }
-    fn freeze(&mut self, _: &Nothing, _: bool) {}
+    fn freeze(&mut self, _: &Known, _: bool) {}
     fn clear_stamp(&mut self) {
         self.0.stamped.set(None);
     }
@@ -80,7 +90,7 @@ impl Executor for Fake {
     }
 }
 
-impl Handle for Nothing {
+impl Handle for Known {
     type Site = ();
 
     fn set_level(&mut self, _: i32, _: u8) -> io::Result<()> {
@@ -88,10 +98,11 @@ impl Handle for Nothing {
     }
     fn list(&mut self, tids: &mut Vec<i32>) -> io::Result<(Instant, Instant)> {
         tids.clear();
+        tids.extend(self.tid);
         Ok((Instant::ZERO, Instant::ZERO))
     }
     fn ran(&mut self) -> io::Result<u64> {
-        Ok(0)
+        Ok(std::mem::take(&mut self.ran).ticks())
     }
     fn go(&mut self, _: CoreId, (): ()) -> io::Result<bool> {
         Ok(false)
@@ -109,12 +120,18 @@ impl Handle for Nothing {
 /// A core of this host with so many VCPUs, each with one thread that is believed to run, on which
 /// all but one is stopped.
 pub(crate) fn core(script: &Rc<Script>, vcpus: u32) -> Core<Fake> {
-    let means = Means { fifo: false, freezer: true, events: true };
+    core_with(script, vcpus, Means { fifo: false, freezer: true, events: true })
+}
+
+/// The same of a host that can do so much.
+pub(crate) fn core_with(script: &Rc<Script>, vcpus: u32, means: Means) -> Core<Fake> {
     let mut core = Core::new(CoreId(0), Fake(Rc::clone(script)), means, WakeCost::LEAST);
     core.sense(crate::Counts::default());
     for id in 0..vcpus {
-        let mut vcpu_handle = VcpuHandle::new(VcpuId(id), Nothing, false);
-        vcpu_handle.born(id as i32 + 1);
+        let tid = id as i32 + 1;
+        let known = Known { tid: Some(tid), ran: Duration::ZERO };
+        let mut vcpu_handle = VcpuHandle::new(VcpuId(id), known, means.fifo);
+        vcpu_handle.born(tid);
         let sits = vcpu_handle.sit(core.place());
         core.attach(vcpu_handle, sits);
     }

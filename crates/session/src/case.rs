@@ -357,7 +357,7 @@ fn add_service_vcpus(
 
 /// Sets parameters to what this host needs, and says so, a sentence each.
 fn of_host(entry: &Entry, params: &mut Params, system: &System) -> Vec<String> {
-    let mut notes = agents::raise_slices(entry, params, system.cores.len());
+    let mut notes = agents::raise_times(entry, params, system.cores.len());
     notes.extend(costs::measure(entry, params, system));
     notes
 }

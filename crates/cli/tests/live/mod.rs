@@ -112,10 +112,37 @@ impl Stage {
         self.scratch.path().join(name)
     }
 
+    /// Writes a scenario, its budgets and periods twice, four or eight times as long where the
+    /// agents of a slow host leave no room for it as it is.
+    pub(crate) fn admitted(&self, name: &str, text: &str) {
+        let is_admitted = |times: &u64| {
+            self.scratch.write(name, &stretched(text, *times));
+            self.maracas(&["check", name, "--machine", "live"]).status.success()
+        };
+        let times = [1, 2, 4, 8].into_iter().find(is_admitted);
+        let times = times.unwrap_or_else(|| panic!("{name} is refused whatever its periods"));
+        if times > 1 {
+            eprintln!("{name}: budgets and periods are {times} times as long on this host");
+        }
+    }
+
     /// Runs a command of the binary to its end.
     pub(crate) fn maracas(&self, words: &[&str]) -> Output {
         maracas(self.scratch.path(), words)
     }
+}
+
+/// A scenario with so many times its budgets and periods, which are whole milliseconds there.
+fn stretched(text: &str, times: u64) -> String {
+    let line = |line: &str| {
+        let key = ["budget = \"", "period = \""].into_iter().find(|key| line.starts_with(key));
+        let stretched = key.and_then(|key| {
+            let ms: u64 = line.strip_prefix(key)?.strip_suffix("ms\"")?.parse().ok()?;
+            Some(format!("{key}{}ms\"", ms * times))
+        });
+        stretched.unwrap_or_else(|| line.into()) + "\n"
+    };
+    text.lines().map(line).collect()
 }
 
 /// By what means this host enforces budgets.

@@ -2,7 +2,7 @@
 //! list of what was reported to the policy.
 
 use super::Decider;
-use crate::fake::{Fake, Nothing, Script};
+use crate::fake::{Fake, Known, Script};
 use crate::{Core, Host, Means, Reply, Request, VcpuHandle, VcpuHandleOf, WakeCost};
 use maracas_core::contract::{Mode, Observer, Sample};
 use maracas_core::{CoreId, Event, Instant, Job, Plan, Policy, System, VcpuId};
@@ -96,7 +96,7 @@ pub(crate) fn decider(
 
 /// A VCPU handle without threads.
 pub(crate) fn attach(id: VcpuId) -> Request<FakeHost> {
-    Request::Attach(Box::new(VcpuHandle::new(id, Nothing, false)))
+    Request::Attach(Box::new(VcpuHandle::new(id, Known::default(), false)))
 }
 
 impl Host for FakeHost {

@@ -4,7 +4,9 @@
 //! thread seems to stand still.
 //!
 //! A VCPU whose clocks moved since the last look is runnable. One whose clocks stood still while
-//! the agent slept and no VCPU before it in the run queue took the core is taken as blocked.
+//! the agent slept and no VCPU before it in the run queue took the core is taken as blocked. One
+//! that is taken so by mistake loses time: its budget counts from when it seems to wake. So it
+//! matters who had the core since the last look, also where that was reported and stopped since.
 //! Segments are what was gained between two looks. They alone do not make the policy decide: it
 //! gets them when there is something to decide.
 
@@ -85,14 +87,25 @@ fn smooth(mean: &mut Duration, seen: Duration) {
 /// What the clocks of a VCPU handle read at the last look.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Motion {
-    /// They moved since the look before.
-    moved: bool,
+    /// The meters, by mode.
+    read_ns: [u64; 2],
+    /// In which modes they moved since the look before.
+    moved: [bool; 2],
     /// For how long they have stood still while the core was its own; `None` where it was set to
     /// something else since the last look.
     still: Option<Duration>,
 }
 
 impl Motion {
+    /// The meters read so much now.
+    fn look(&mut self, read_ns: [u64; 2]) {
+        let before = std::mem::replace(&mut self.read_ns, read_ns);
+        self.moved = [0, 1].map(|mode| read_ns[mode] > before[mode]);
+    }
+    /// Whether they moved since the look before, in either mode.
+    fn has_moved(&self) -> bool {
+        self.moved.contains(&true)
+    }
     /// Its VCPU handle is set to something else.
     pub(crate) fn restart(&mut self) {
         self.still = None;
@@ -100,7 +113,7 @@ impl Motion {
     /// The agent slept so long; meanwhile a VCPU before it in the run queue had the core, if
     /// `is_taken`. Whether it is blocked, for all that can be seen.
     fn stands_still(&mut self, slept: Duration, is_taken: bool, mode: Mode) -> bool {
-        let still = self.still.filter(|_| !self.moved && !is_taken);
+        let still = self.still.filter(|_| !self.has_moved() && !is_taken);
         let still = still.map_or(Duration::ZERO, |still| still + slept);
         self.still = Some(still);
         still
@@ -130,9 +143,11 @@ impl<E: Executor> Core<E> {
             // Those that are frozen were not read with the others.
             let result =
                 if vcpu_handle.level == Level::Frozen { vcpu_handle.settle() } else { Ok(()) };
-            let (id, moved) = (vcpu_handle.id, vcpu_handle.unreported_ns(vcpu_handle.mode()) > 0);
-            vcpu_handle.motion.moved = moved;
-            if moved && !vcpu_handle.is_runnable() {
+            let id = vcpu_handle.id;
+            let meter_ns = |mode| vcpu_handle.meter(mode).ticks();
+            let read_ns = [Mode::Foreground, Mode::Background].map(meter_ns);
+            vcpu_handle.motion.look(read_ns);
+            if vcpu_handle.motion.has_moved() && !vcpu_handle.is_runnable() {
                 vcpu_handle.suppose_runnable();
                 self.stirred = true;
                 self.outbox.push((now, Event::Woke { vcpu: id, on_behalf: None, exact: false }));
@@ -162,19 +177,21 @@ impl<E: Executor> Core<E> {
         for (grants, mode) in lists {
             // In the background all that are not frozen share the core.
             let shared = mode == Mode::Background;
-            is_taken |=
-                shared && self.vcpu_handles.iter().any(|vcpu_handle| vcpu_handle.motion.moved);
+            is_taken |= shared
+                && self.vcpu_handles.iter().any(|vcpu_handle| vcpu_handle.motion.has_moved());
             // Where none is frozen nothing is gained by knowing.
             is_taken |= shared && self.being_started > 0;
             for grant in grants {
                 let Some(index) = self.index(grant.vcpu) else { continue };
                 let vcpu_handle = &mut self.vcpu_handles[index];
+                // What was stopped just now had the core all the same.
+                let before = is_taken;
+                is_taken |= vcpu_handle.motion.moved[mode as usize];
                 let may_run = matches!(vcpu_handle.level, Level::Foreground(_) | Level::Background);
                 if !may_run || vcpu_handle.mode() != mode {
                     continue;
                 }
-                let is_still = vcpu_handle.motion.stands_still(slept, is_taken, mode);
-                is_taken |= vcpu_handle.motion.moved;
+                let is_still = vcpu_handle.motion.stands_still(slept, before, mode);
                 if is_still && vcpu_handle.is_runnable() {
                     vcpu_handle.suppose_blocked();
                     self.stirred = true;
@@ -233,6 +250,11 @@ impl<E: Executor> Core<E> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Means;
+    use crate::fake::{Fake, Script, core_with};
+    use maracas_core::VcpuId;
+    use maracas_core::contract::{Limit, RunQueue};
+    use std::rc::Rc;
 
     fn us(n: u64) -> Duration {
         Duration::from_micros(n)
@@ -250,11 +272,59 @@ mod tests {
         assert!(!motion.stands_still(us(900), false, Mode::Background), "others of the host may");
         assert!(!still(&mut motion, 900, true), "another before it had the core");
         assert!(!still(&mut motion, 400, false), "what was before does not count");
-        motion.moved = true;
+        motion.look([0, 1]);
         assert!(!still(&mut motion, 900, false));
-        motion.moved = false;
+        motion.look([0, 1]);
         motion.restart();
         assert!(!still(&mut motion, 900, false));
+    }
+
+    /// The agent sleeps for a millisecond, and `ran` says how much of it each VCPU had.
+    fn look(core: &mut Core<Fake>, script: &Script, ran: [u64; 2]) {
+        core.sleep();
+        script.pass(us(1000));
+        for (vcpu_handle, ran) in core.vcpu_handles.iter_mut().zip(ran) {
+            vcpu_handle.handle.ran = us(ran);
+        }
+        core.enforce(core.exec.now(), &[], false, None);
+    }
+
+    /// Two VCPUs on a host without events, both with so much budget; the first goes before.
+    fn pair(script: &Rc<Script>, budgets: [u64; 2]) -> Core<Fake> {
+        let mut core = core_with(script, 2, Means { events: false, ..Means::FULL });
+        let grant = |(id, budget)| Grant::new(VcpuId(id), Limit(us(budget)));
+        let foreground = (0..).zip(budgets).map(grant).collect();
+        let run_queue = RunQueue { foreground, ..RunQueue::default() };
+        core.follow(&run_queue, core.exec.now());
+        core.judge();
+        core.stops();
+        core.starts();
+        core
+    }
+
+    #[test]
+    fn who_waits_for_one_that_is_stopped_at_its_limit_is_not_blocked() {
+        let script = Rc::default();
+        let mut core = pair(&script, [2000, 3000]);
+        look(&mut core, &script, [1000, 0]);
+        look(&mut core, &script, [1000, 0]);
+        assert!(!matches!(core.vcpu_handles[0].level, Level::Foreground(_)), "it is spent");
+        assert!(core.vcpu_handles[1].is_runnable(), "the first had the core");
+        look(&mut core, &script, [0, 0]);
+        assert!(!core.vcpu_handles[1].is_runnable(), "nobody had the core");
+    }
+
+    #[test]
+    fn what_was_reported_between_two_looks_has_run_all_the_same() {
+        let script = Rc::default();
+        let mut core = pair(&script, [9000, 9000]);
+        look(&mut core, &script, [1000, 0]);
+        core.sleep();
+        script.pass(us(900));
+        core.vcpu_handles[0].handle.ran = us(900);
+        core.meter_running();
+        look(&mut core, &script, [0, 0]);
+        assert!(core.vcpu_handles.iter().all(|it| it.is_runnable()), "900 us are half a look");
     }
 
     #[test]

@@ -45,6 +45,7 @@ mod vcpu;
 
 use crate::parts::jobs::ByVcpu;
 use crate::parts::priority;
+use crate::parts::sporadic::CHUNK_MIN;
 use crate::parts::table::{Family, Granted, Table, Test, Use};
 use crate::parts::test::{self, FIXED_PRIORITIES};
 use alloc::boxed::Box;
@@ -78,6 +79,7 @@ pub(crate) const ENTRY: Entry = Entry {
         FIXED_PRIORITIES,
         BACKGROUND,
         SLICE,
+        CHUNK_MIN,
         throttle::THROTTLE,
         throttle::MAX_LATENCY,
         throttle::MAX_REQUESTS,
@@ -126,9 +128,7 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
         return Err(verdict);
     }
     let mut policy = Maracas {
-        rule: Rule::chosen(params),
-        slice: time(system, params, &SLICE),
-        inherits: test::chosen(params, &FIXED_PRIORITIES) != Test::Rta,
+        settings: Settings::chosen(system, params),
         table,
         states: ByVcpu::default(),
         locals: alloc::vec![Local::default(); system.cores.len()],
@@ -169,12 +169,30 @@ fn placed(system: &System, params: &Params) -> (Table, Verdict) {
     (table, verdict)
 }
 
-struct Maracas {
+/// What the user chose for budgets and surplus time.
+#[derive(Clone, Copy)]
+struct Settings {
     rule: Rule,
     slice: Option<Duration>,
+    chunk_min: Duration,
     /// Whether I/O VCPUs inherit periods. Response times are exact for fixed priorities only: at an
     /// inherited period an I/O VCPU would delay VCPUs whose test did not count it.
     inherits: bool,
+}
+
+impl Settings {
+    fn chosen(system: &System, params: &Params) -> Self {
+        Self {
+            rule: Rule::chosen(params),
+            slice: time(system, params, &SLICE),
+            chunk_min: time(system, params, &CHUNK_MIN).unwrap_or_default(),
+            inherits: test::chosen(params, &FIXED_PRIORITIES) != Test::Rta,
+        }
+    }
+}
+
+struct Maracas {
+    settings: Settings,
     table: Table,
     states: ByVcpu<State>,
     locals: Vec<Local>,
@@ -213,7 +231,7 @@ impl Policy for Maracas {
                 // An inexact wake comes with the later instant of the switch: budgets then come
                 // back later, never earlier.
                 let served = on_behalf
-                    .filter(|_| self.inherits)
+                    .filter(|_| self.settings.inherits)
                     .and_then(|id| Some(self.states.get(id)?.server.period()));
                 self.with(*vcpu, |state| state.wake(at, served));
             }
@@ -294,7 +312,7 @@ impl Maracas {
         match segment.mode {
             Mode::Foreground => {
                 state.foreground += service;
-                state.server.charge(service, blocked);
+                state.server.charge(service, blocked, self.settings.chunk_min);
                 // A service request is not a turn: the VCPU that just ran is still the one before
                 // it.
                 if !priority::serves_requests(state.role) {
@@ -305,7 +323,7 @@ impl Maracas {
                 state.background += service;
                 state.bgt += service;
                 // Surplus time costs nothing, but the server must learn of the block.
-                state.server.charge(Duration::ZERO, blocked);
+                state.server.charge(Duration::ZERO, blocked, Duration::ZERO);
                 match segment.end {
                     End::LimitReached | End::MemorySpent => interval.drop(segment.vcpu),
                     End::Preempted if !throttled => interval.interrupt(segment.vcpu),

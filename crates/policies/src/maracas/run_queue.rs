@@ -31,13 +31,13 @@ impl Maracas {
             // What waited for those that left has what it waited for.
             self.table.rest(core, now);
         }
-        if self.locals[index].in_background() && self.rule != Rule::Off {
+        if self.locals[index].in_background() && self.settings.rule != Rule::Off {
             self.background.insert(core);
         } else {
             self.background.remove(core);
         }
         self.write_foreground(core, plan);
-        if self.rule != Rule::Off {
+        if self.settings.rule != Rule::Off {
             self.refresh_background(core, now, plan);
         }
         self.locals[index].awake.first()
@@ -125,10 +125,10 @@ impl Maracas {
         let local = &mut self.locals[core.0 as usize];
         let order = &mut local.background;
         let moved = &mut self.room.moved;
-        let new = local.interval.arrange(self.rule, order, moved, &mut self.states, now);
+        let new = local.interval.arrange(self.settings.rule, order, moved, &mut self.states, now);
         let chosen = local.interval.chosen();
         if let Some(state) = chosen.filter(|_| new).and_then(|id| self.states.get_mut(id)) {
-            state.slice_end = match self.slice {
+            state.slice_end = match self.settings.slice {
                 Some(slice) => Limit(state.background + slice),
                 None => Limit::NEVER,
             };

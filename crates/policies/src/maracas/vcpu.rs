@@ -43,9 +43,9 @@ impl Server {
             Self::Pibs { server, declared } => server.wake(at, served.unwrap_or(*declared), idle),
         }
     }
-    pub(super) fn charge(&mut self, used: Duration, blocked: bool) {
+    pub(super) fn charge(&mut self, used: Duration, blocked: bool, chunk_min: Duration) {
         match self {
-            Self::Sporadic(server) => server.charge(used),
+            Self::Sporadic(server) => server.charge(used, chunk_min),
             Self::Pibs { server, .. } => server.charge(used, blocked),
         }
     }

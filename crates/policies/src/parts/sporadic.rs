@@ -9,9 +9,29 @@
 //! What may be said of consumption (algorithms.md F.4): a unit used from a chunk with time e is not
 //! usable again before e + T; from an instant at which the server has nothing usable or is blocked,
 //! it consumes at most C ceil(d/T) in the next d; *not* at most C in any window of length T.
+//!
+//! A program that blocks often takes its budget apart, and each chunk costs the machine a start and
+//! a stop. So chunks shorter than `chunk_min` are joined with the next, as the tail of a full list
+//! is: the joined chunk begins so late that nothing of it can be used before its own time. At any
+//! instant less than `chunk_min`, and than an eighth of C, waits longer for that than it would
+//! else.
 
 use super::short::Short;
+use maracas_core::params::{Kind, ParamSpec};
 use maracas_core::{Duration, Instant};
+
+pub(crate) const CHUNK_MIN: ParamSpec = ParamSpec {
+    name: "chunk_min",
+    kind: Kind::Time("0ns"),
+    help: "pieces of a budget shorter than this come back with the next piece, so that a program \
+           that blocks often is started and stopped less often; less than that, and than an eighth \
+           of its budget, is late thereby at any time. Live runs raise it to what starts and stops \
+           cost",
+};
+
+/// Pieces of a budget are joined up to this part of C at most, so that a VCPU keeps the rest of its
+/// budget in time whatever starts and stops cost: eight starts a period are few beside thirty-two.
+const JOINED_PART: u64 = 8;
 
 /// The most chunks that are kept; Quest keeps 32, at least 2 are needed.
 pub(crate) const CHUNKS_MAX: usize = 32;
@@ -65,20 +85,26 @@ impl Sporadic {
         self.chunks.back().map(|chunk| chunk.at)
     }
 
-    /// Charges `used` from the first chunk on; an overrun goes on with future chunks.
-    pub(crate) fn charge(&mut self, used: Duration) {
+    /// Charges `used` from the first chunk on; an overrun goes on with future chunks. What comes
+    /// back is joined where chunks are shorter than `chunk_min`.
+    pub(crate) fn charge(&mut self, used: Duration, chunk_min: Duration) {
         let mut rest = used;
+        let chunk_min = chunk_min.min(Duration::from_ticks(self.budget.ticks() / JOINED_PART));
         while let Some(head) = self.chunks.front_mut()
             && !rest.is_zero()
         {
             let (at, spent) = (head.at, rest.min(head.amount));
-            if spent == head.amount {
+            let is_spent = spent == head.amount;
+            if is_spent {
                 self.chunks.pop_front();
             } else {
                 *head = Chunk { at: at + spent, amount: head.amount - spent };
             }
             rest -= spent;
-            self.give_back(Chunk { at: at + self.period, amount: spent });
+            // What is left of the only chunk is in use.
+            let joins = is_spent || self.chunks.second().is_some();
+            let chunk_min = if joins { chunk_min } else { Duration::ZERO };
+            self.give_back(Chunk { at: at + self.period, amount: spent }, chunk_min);
         }
         self.check();
     }
@@ -115,13 +141,14 @@ impl Sporadic {
         self.check();
     }
 
-    fn give_back(&mut self, chunk: Chunk) {
+    fn give_back(&mut self, chunk: Chunk, chunk_min: Duration) {
         let full = self.chunks.len() >= CHUNKS_MAX;
         match self.chunks.back_mut() {
             // Touching: one chunk again. Also joins the pieces of one preempted chunk.
             Some(tail) if tail.end() >= chunk.at => tail.amount += chunk.amount,
-            // No room: the tail waits, so that nothing comes earlier than it may.
-            Some(tail) if full => {
+            // No room, or not worth a start: the tail waits, so that nothing comes earlier than it
+            // may.
+            Some(tail) if full || tail.amount < chunk_min => {
                 tail.at = chunk.at - tail.amount;
                 tail.amount += chunk.amount;
             }

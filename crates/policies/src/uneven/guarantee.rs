@@ -48,7 +48,8 @@ impl Uneven {
         let home = self.table.home_of(vcpu.id);
         let place = home.unwrap_or_else(|| self.first_place(vcpu));
         let mut thread = Thread::new(vcpu, place, at, self.slots.speeds.len());
-        thread.guarantee = admitted.zip(home).map(|(owed, home)| Guarantee::new(owed, home, at));
+        let promise = |(owed, home)| Guarantee::new(owed, home, at, self.times.chunk_min);
+        thread.guarantee = admitted.zip(home).map(promise);
         self.threads.insert(vcpu.id, thread);
         if home.is_none() {
             self.table.note_home(vcpu.id, Some(place));
@@ -154,7 +155,7 @@ impl Uneven {
         if let Some(owed) = self.table.get(vcpu.id)
             && let Some(thread) = self.threads.get_mut(&vcpu.id)
         {
-            thread.guarantee = Some(Guarantee::new(owed, home, at));
+            thread.guarantee = Some(Guarantee::new(owed, home, at, self.times.chunk_min));
         }
     }
     /// Leaves a VCPU without a reservation; false where that is refused.

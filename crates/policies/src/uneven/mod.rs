@@ -65,6 +65,7 @@ pub(crate) mod similar_min_fair;
 mod slots;
 mod thread;
 
+use crate::parts::sporadic::CHUNK_MIN;
 use crate::parts::table::Table;
 use crate::parts::test::FIXED_PRIORITIES;
 use alloc::boxed::Box;
@@ -94,7 +95,7 @@ const UPDATE: ParamSpec = ParamSpec {
 };
 
 /// What all four take; some take more.
-pub(crate) const PARAMS: &[ParamSpec] = &[ROUND, UPDATE, FIXED_PRIORITIES];
+pub(crate) const PARAMS: &[ParamSpec] = &[ROUND, UPDATE, CHUNK_MIN, FIXED_PRIORITIES];
 
 /// What all four need.
 pub(crate) const NEEDS: Needs =
@@ -177,12 +178,11 @@ pub(crate) fn build(
         return Err(verdict);
     }
     let time = |spec| params.time(spec).unwrap_or_default() * system.ticks_per_ns;
-    let (round, update) = (time(&ROUND), time(&UPDATE));
+    let (round, update, chunk_min) = (time(&ROUND), time(&UPDATE), time(&CHUNK_MIN));
     let mut policy = Uneven {
         rule,
         params: params.clone(),
-        round,
-        update,
+        times: Times { round, update, chunk_min },
         table,
         threads: Threads::new(),
         slots: Slots::new(&sides(system), speeds(system), round),
@@ -219,12 +219,19 @@ pub(crate) fn build_target(
     }
 }
 
+/// The times that the user chose, in ticks.
+#[derive(Clone, Copy)]
+struct Times {
+    round: Duration,
+    update: Duration,
+    chunk_min: Duration,
+}
+
 /// The scheduler behind all four policies.
 struct Uneven {
     rule: Rule,
     params: Params,
-    round: Duration,
-    update: Duration,
+    times: Times,
     table: Table,
     threads: Threads,
     slots: Slots,
@@ -294,7 +301,7 @@ impl Policy for Uneven {
             // Budgets and sleepers change which thread is ahead of which within a round; what waits
             // may be behind already.
             let looks = if self.slots.has_waiting(&self.threads) { 8 } else { 1 };
-            let wait = Duration::from_ticks((self.round.ticks() / looks).max(1));
+            let wait = Duration::from_ticks((self.times.round.ticks() / looks).max(1));
             self.look = self.look.min(now.saturating_add(wait));
         }
         if self.is_stale || self.look <= now {
@@ -335,15 +342,15 @@ impl Uneven {
     fn look(&mut self, now: Instant) {
         let mut accounts: Vec<_> = self.threads.values_mut().map(|it| &mut it.account).collect();
         // Two rounds: more than any thread is ahead of steady shares, and soon made good.
-        rounds::settle(&mut accounts, now, self.round * 2);
+        rounds::settle(&mut accounts, now, self.times.round * 2);
         if self.next_update <= now {
             for thread in self.threads.values_mut() {
                 thread.estimator.close_interval();
                 thread.account.close_interval();
             }
             self.updates += 1;
-            let late = now.saturating_since(self.next_update).ticks() / self.update.ticks();
-            self.next_update += self.update * (late + 1);
+            let late = now.saturating_since(self.next_update).ticks() / self.times.update.ticks();
+            self.next_update += self.times.update * (late + 1);
             self.is_stale = true;
         }
         if core::mem::take(&mut self.is_stale) {
@@ -360,7 +367,8 @@ impl Uneven {
         let threads: Vec<&Thread> = self.threads.values().filter(takes_part).collect();
         let classes = self.slots.speeds.len();
         let cores: Vec<usize> = (0..classes).map(|class| self.slots.count(class)).collect();
-        let places = Places::of(threads.len(), &cores).sampling(self.round, self.update);
+        let places =
+            Places::of(threads.len(), &cores).sampling(self.times.round, self.times.update);
         let speeds = threads.iter().map(|thread| thread.estimator.speeds(&self.slots.speeds));
         let speeds: Vec<_> = speeds.collect();
         let shares = shares::by_class(self.rule, places, classes, &speeds, &self.params);

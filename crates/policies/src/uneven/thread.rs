@@ -14,16 +14,18 @@ use maracas_core::{CoreId, Duration, Instant, Job, Vcpu, VcpuId};
 pub(super) struct Guarantee {
     pub(super) home: CoreId,
     pub(super) server: Sporadic,
+    /// Shorter pieces of the budget come back together.
+    chunk_min: Duration,
     /// Smaller goes first among those at home there: rate-monotonic order.
     pub(super) urgency: (Duration, VcpuId),
 }
 
 impl Guarantee {
     /// Of `vcpu` with what it is owed at `home`, all of which may be used from `at` on.
-    pub(super) fn new(vcpu: &Vcpu, home: CoreId, at: Instant) -> Self {
+    pub(super) fn new(vcpu: &Vcpu, home: CoreId, at: Instant, chunk_min: Duration) -> Self {
         let r = &vcpu.reservation;
         let server = Sporadic::new(r.budget, r.period, at);
-        Self { home, server, urgency: priority::of(vcpu) }
+        Self { home, server, chunk_min, urgency: priority::of(vcpu) }
     }
     /// It has another reservation from `at` on.
     pub(super) fn change(&mut self, vcpu: &Vcpu, at: Instant) {
@@ -144,7 +146,7 @@ impl Thread {
         self.account.gained(side, service);
         self.estimator.ran(side, service, segment.usage.instructions);
         if let (Mode::Foreground, Some(guarantee)) = (segment.mode, &mut self.guarantee) {
-            guarantee.server.charge(service);
+            guarantee.server.charge(service, guarantee.chunk_min);
         }
         if matches!(segment.end, End::Blocked | End::Exited) {
             self.block(segment.to);

@@ -17,6 +17,11 @@ use std::sync::OnceLock;
 /// The parameters by which policies say after how much time another VCPU has its turn in the
 /// background: each turn's end costs a decision, a freeze and a thaw.
 const SLICES: [&str; 2] = ["background_slice", "quantum"];
+/// The parameter below which pieces of a budget come back together.
+const CHUNK_MIN: &str = "chunk_min";
+/// What a piece of a budget costs its agent, a start and a stop, is at most this part of it: a
+/// tenth, as of a whole budget (`crates/live/src/host/costs.rs`).
+const CHUNK_PART: u64 = 10;
 
 /// A decision that costs more than this is measured again: 120 us were measured on a host whose
 /// timer interrupts take 14 us, 190 us on an emulated one.
@@ -129,13 +134,35 @@ fn without(capacity: Rate, thousandths: u64) -> Rate {
     Rate::new(fit(left), fit(den * 1000))
 }
 
-/// Raises the time of a turn in the background to what keeps rotations below 2 % of a core. What
-/// was raised, a sentence each.
-pub(super) fn raise_slices(entry: &Entry, params: &mut Params, cores: usize) -> Vec<String> {
+/// Raises the time of a turn in the background to what keeps rotations below 2 % of a core, and the
+/// shortest piece of a budget to what is worth it. What was raised of what the user asked for, a
+/// sentence each.
+pub(super) fn raise_times(entry: &Entry, params: &mut Params, cores: usize) -> Vec<String> {
     match HostCosts::measured(cores) {
-        Ok(costs) => raise(entry, params, costs.decision),
+        Ok(costs) => {
+            let mut notes = raise(entry, params, costs.decision);
+            notes.extend(join_chunks(entry, params, costs.decision));
+            notes
+        }
         Err(_) => Vec::new(),
     }
+}
+
+/// Has pieces of a budget come back together that are not worth a start and a stop each.
+/// Said only where the user asked for shorter ones: that there are none is the default.
+fn join_chunks(entry: &Entry, params: &mut Params, decision: Duration) -> Option<String> {
+    let costs = decision * WAKES_A_PERIOD;
+    let least = rounded_up(costs * CHUNK_PART);
+    let spec = entry.params.iter().find(|spec| spec.name == CHUNK_MIN)?;
+    let asked = params.time(spec).filter(|asked| *asked < least)?;
+    params.set(CHUNK_MIN, Value::Text(least.to_string()));
+    (!asked.is_zero()).then(|| {
+        format!(
+            "{CHUNK_MIN} {asked} is raised to {least}: to start and stop a piece of a budget costs \
+             {} on this host, at most a tenth of it",
+            rounded_up(costs)
+        )
+    })
 }
 
 fn raise(entry: &Entry, params: &mut Params, rotation: Duration) -> Vec<String> {

@@ -80,6 +80,24 @@ fn turns_in_the_background_are_raised_to_fifty_rotations() {
     assert_eq!(raised("p-edf", &[], us(300)), (None, Vec::new()));
 }
 
+#[test]
+fn pieces_of_a_budget_are_worth_ten_times_a_start_and_a_stop() {
+    let joined = |name, asked: Option<&str>| {
+        let (entry, mut params) = (maracas_policies::find(name).expect("known"), Params::new());
+        asked.iter().for_each(|asked| params.set(CHUNK_MIN, Value::Text((*asked).into())));
+        let note = join_chunks(entry, &mut params, us(15));
+        let spec = entry.params.iter().find(|spec| spec.name == CHUNK_MIN);
+        (spec.and_then(|spec| params.time(spec)), note)
+    };
+    assert_eq!(joined("maracas", None), (Some(us(300)), None));
+    assert_eq!(joined("min-fair", Some("1ms")), (Some(us(1000)), None));
+    assert_eq!(joined("p-edf", None), (None, None), "it has no such pieces");
+    let (raised, note) = joined("memguard+maracas", Some("200us"));
+    assert_eq!(raised, Some(us(300)));
+    let said = note.expect("the user asked for less");
+    assert!(said.starts_with("chunk_min 200us is raised to 300us: "), "{said}");
+}
+
 fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name)
 }

@@ -122,7 +122,8 @@ fn one_that_waits_with_budget_goes_last() {
     };
     assert_eq!(scene(&cores, 0), [0, 1, 2, 3]);
     // vcpu2 used its 10 ms, the others wait with theirs since 0.
-    cores.states.get_mut(VcpuId(2)).unwrap().server.charge(millis(10), false);
+    let server = &mut cores.states.get_mut(VcpuId(2)).unwrap().server;
+    server.charge(millis(10), false, Duration::ZERO);
     assert_eq!(scene(&cores, 20), [2, 0, 1, 3]);
     // At 100 ms its chunk becomes usable at this instant, later it waits like the others.
     assert_eq!(scene(&cores, 100), [2, 0, 1, 3]);
