@@ -31,28 +31,46 @@ pub(crate) fn take<T: Wire>(from: &mut &[u8]) -> Option<T> {
     T::take(from)
 }
 
+/// Numbers of so many bits fit into one word, seven of them a byte.
+const MOST_SPREAD: u32 = 56;
+/// The bit of each byte that says that another byte follows.
+const CONTINUED: u64 = 0x8080_8080_8080_8080;
+
+/// The bits of a number of 56 bits at most, seven a byte: its halves are moved apart, then theirs,
+/// then the bytes.
+const fn spread(number: u64) -> u64 {
+    let halves = (number & 0x0fff_ffff) | (number & 0x00ff_ffff_f000_0000) << 4;
+    let quarters = (halves & 0x0000_3fff_0000_3fff) | (halves & 0x0fff_c000_0fff_c000) << 2;
+    (quarters & 0x007f_007f_007f_007f) | (quarters & 0x3f80_3f80_3f80_3f80) << 1
+}
+
+/// Writes a number of more than [`MOST_SPREAD`] bits.
+fn put_long(number: u64, out: &mut Vec<u8>) {
+    if number == u64::MAX {
+        // "Never" and "no limit", of which plans are full.
+        return out.extend_from_slice(&[255, 255, 255, 255, 255, 255, 255, 255, 255, 1]);
+    }
+    let low = number & ((1 << MOST_SPREAD) - 1);
+    out.extend_from_slice(&(spread(low) | CONTINUED).to_le_bytes());
+    (number >> MOST_SPREAD).put(out);
+}
+
 impl Wire for u64 {
     #[inline]
     fn put(&self, out: &mut Vec<u8>) {
         if *self < 0x80 {
             return out.push(*self as u8);
         }
-        if *self == u64::MAX {
-            // "Never" and "no limit", of which plans are full.
-            return out.extend_from_slice(&[255, 255, 255, 255, 255, 255, 255, 255, 255, 1]);
+        if *self >> MOST_SPREAD != 0 {
+            return put_long(*self, out);
         }
-        // Gathered first, and copied whole: asking for room byte by byte takes most of the time,
-        // and so does copying a number of bytes that only turns out.
-        let (mut bytes, mut length, mut rest) = ([0; 10], 0, *self);
-        while rest >= 0x80 {
-            bytes[length] = rest as u8 | 0x80;
-            rest >>= 7;
-            length += 1;
-        }
-        bytes[length] = rest as u8;
+        // As one word, cut to its length: asking for room byte by byte takes most of the time, and
+        // so does copying a number of bytes that only turns out.
+        let length = self.ilog2() as usize / 7 + 1;
+        let more = CONTINUED >> (8 * (9 - length));
         let begin = out.len();
-        out.extend_from_slice(&bytes);
-        out.truncate(begin + length + 1);
+        out.extend_from_slice(&(spread(*self) | more).to_le_bytes());
+        out.truncate(begin + length);
     }
     fn take(from: &mut &[u8]) -> Option<Self> {
         let mut value: u64 = 0;
@@ -121,10 +139,15 @@ as_u64! {
     MemoryLimit: |m| m.0, |n| Some(MemoryLimit(n));
 }
 
+/// Writes a text as a [`String`] is written.
+pub(crate) fn put_text(text: &str, out: &mut Vec<u8>) {
+    (text.len() as u64).put(out);
+    out.extend_from_slice(text.as_bytes());
+}
+
 impl Wire for String {
     fn put(&self, out: &mut Vec<u8>) {
-        (self.len() as u64).put(out);
-        out.extend_from_slice(self.as_bytes());
+        put_text(self, out);
     }
     fn take(from: &mut &[u8]) -> Option<Self> {
         let length = usize::try_from(u64::take(from)?).ok()?;
@@ -376,5 +399,27 @@ impl Wire for Params {
             params.set(&name, value);
         }
         Some(params)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_written_as_leb128_and_read_as_it_was() {
+        let powers = (0..64).map(|bit| 1_u64 << bit);
+        for number in powers.flat_map(|power| [power - 1, power, power | 1]).chain([u64::MAX]) {
+            let mut bytes = alloc::vec![7];
+            number.put(&mut bytes);
+            // Seven bits a byte, the lowest first; all but the last have the highest bit set.
+            let groups = (0..10).map(|group| (number >> (7 * group)) as u8 & 0x7f);
+            let length = (64 - (number | 1).leading_zeros()).div_ceil(7) as usize;
+            let follows = |place: usize| if place + 1 < length { 0x80 } else { 0 };
+            let plain = groups.take(length).enumerate().map(|(place, bits)| bits | follows(place));
+            assert!(bytes.iter().copied().eq([7].into_iter().chain(plain)), "{number}: {bytes:?}");
+            let mut rest = &bytes[1..];
+            assert_eq!((u64::take(&mut rest), rest), (Some(number), &[][..]));
+        }
     }
 }

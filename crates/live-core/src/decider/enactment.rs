@@ -15,16 +15,18 @@ impl<H: Host> Decider<H> {
     ) -> CoreSet {
         // The older one counts: what was put off has waited since then.
         let cause = self.late_cause.take().or(self.cause);
-        let dirty = *self.plan.dirty();
-        for core in dirty.iter() {
+        for core in self.plan.dirty().iter() {
             self.host.core(core).follow(self.plan.run_queue(core), decided);
         }
         let called = self.moves(own);
         if !called.is_empty() {
             self.late_cause = cause;
         }
-        let arrived = std::mem::take(&mut self.arrived);
-        let touched = dirty.union(stirred).union(called).union(arrived);
+        let mut touched = stirred;
+        for cores in [self.plan.dirty(), &called, &self.arrived] {
+            touched.insert_all(cores);
+        }
+        self.arrived.clear();
         let since = |core: CoreId| woke.filter(|_| core == own);
         for core in touched.iter() {
             self.host.core(core).act(since(core), decided, |core| {
@@ -58,31 +60,42 @@ impl<H: Host> Decider<H> {
                 self.host.core(core).vcpu_handles.iter_mut().for_each(stay);
             }
         }
-        let cores = self.cores().filter(|_| all).collect();
-        for to in self.plan.dirty().union(cores).iter() {
-            for place in 0.. {
-                let run_queue = self.plan.run_queue(to);
-                let grant = run_queue.foreground.iter().chain(&run_queue.background).nth(place);
-                let Some(vcpu) = grant.map(|grant| grant.vcpu) else { break };
-                called = called.union(self.bring(vcpu, to, own));
+        let cores = if all { self.cores().collect() } else { *self.plan.dirty() };
+        for to in cores.iter() {
+            let mut place = 0;
+            while let Some((at, vcpu)) = self.away(to, place) {
+                self.bring(vcpu, to, own, &mut called);
+                place = at + 1;
             }
         }
         for place in 0..self.plan.rehomed().len() {
             let vcpu = self.plan.rehomed()[place];
             if let Some(to) = self.plan.home(vcpu) {
-                called = called.union(self.bring(vcpu, to, own));
+                self.bring(vcpu, to, own, &mut called);
             }
         }
         called
     }
 
+    /// The first VCPU in the run queue of `to`, from `place` on, that sits on another core, and its
+    /// place there.
+    fn away(&self, to: CoreId, place: usize) -> Option<(usize, VcpuId)> {
+        let run_queue = self.plan.run_queue(to);
+        let grants = run_queue.foreground.iter().chain(&run_queue.background);
+        let mut vcpus = grants.map(|grant| grant.vcpu).enumerate().skip(place);
+        vcpus.find(|(_, vcpu)| {
+            let slot = self.known.get(vcpu).and_then(|known| known.slot);
+            slot.is_some_and(|slot| slot != to)
+        })
+    }
+
     /// Stop before move: a thread that is queued moves ten times cheaper than one that runs. What
     /// runs on another core than ours would run on after it was demoted, if only on surplus time,
     /// and the kernel would have to stop it for us; so it is left to the agent there, and nothing
-    /// else runs there while it is awake. Returns that core then.
-    fn bring(&mut self, vcpu: VcpuId, to: CoreId, own: CoreId) -> CoreSet {
+    /// else runs there while it is awake. That core is `called` then.
+    fn bring(&mut self, vcpu: VcpuId, to: CoreId, own: CoreId, called: &mut CoreSet) {
         let slot = self.known.get(&vcpu).and_then(|known| known.slot);
-        let Some(from) = slot.filter(|from| *from != to) else { return CoreSet::EMPTY };
+        let Some(from) = slot.filter(|from| *from != to) else { return };
         let mut there = self.host.core(from);
         if from != own && there.is_running(vcpu) {
             there.stirred = true;
@@ -93,12 +106,12 @@ impl<H: Host> Decider<H> {
             drop(there);
             self.host.core(to).stirred = true;
             self.behind = true;
-            return CoreSet::EMPTY.union([from].into_iter().collect());
+            called.insert(from);
+            return;
         }
         drop(there);
         // Refused, it is reported, and tried again with the next decision for that core.
         self.transfer(vcpu, from, to);
-        CoreSet::EMPTY
     }
 
     /// Takes a VCPU handle from one core to another. Where that fails it is reported, and the VCPU

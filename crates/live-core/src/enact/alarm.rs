@@ -235,9 +235,9 @@ impl<E: Executor> Core<E> {
                 && vcpu_handle.is_runnable()
                 && grant.until != Limit::NEVER
             {
-                // It begins when the agent sleeps: looked at any sooner, some of it would be left.
-                let sleep = vcpu_handle.rest(grant.until.0) + self.waking.floor();
-                let sleep = sleep.max(self.waking.grain());
+                // Ordinary threads of the host take some of this time: looked at as soon as the
+                // turn can be over, some of it would be left, and another look needed.
+                let sleep = vcpu_handle.rest(grant.until.0) + self.waking.grain();
                 self.look_at = self.look_at.min(now.saturating_add(sleep));
             }
         }

@@ -22,11 +22,14 @@ const KEPT: usize = 8;
 pub(crate) struct Crowd {
     recent: [Duration; KEPT],
     next: usize,
+    /// With more threads than this a VCPU is not raised.
+    most: usize,
 }
 
 impl Default for Crowd {
     fn default() -> Self {
-        Self { recent: [LEAST; KEPT], next: 0 }
+        let recent = [LEAST; KEPT];
+        Self { recent, next: 0, most: most(&recent) }
     }
 }
 
@@ -41,14 +44,20 @@ impl Crowd {
             let each = Duration::from_nanos(time.ticks() / threads as u64);
             self.recent[self.next % KEPT] = each.max(LEAST);
             self.next = self.next.wrapping_add(1);
+            self.most = most(&self.recent);
         }
     }
     /// With more threads than this a VCPU is not raised.
-    pub(crate) fn most(&self) -> usize {
-        let call = self.recent.iter().min().copied().unwrap_or(LEAST);
-        // Once up and once down.
-        ((MOST.ticks() / (call * 2).ticks()) as usize).max(FEW)
+    pub(crate) const fn most(&self) -> usize {
+        self.most
     }
+}
+
+/// How many threads can be raised and lowered, where calls took so long.
+fn most(recent: &[Duration; KEPT]) -> usize {
+    let call = recent.iter().min().copied().unwrap_or(LEAST);
+    // Once up and once down.
+    ((MOST.ticks() / (call * 2).ticks()) as usize).max(FEW)
 }
 
 #[cfg(test)]

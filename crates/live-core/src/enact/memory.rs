@@ -284,6 +284,9 @@ impl<E: Executor> Core<E> {
     /// How many reads are left until a VCPU must be stopped that may run now, whether it is known
     /// to sleep or not: nothing reports when it wakes. `None` = no limit.
     fn rest_of_memory(&self) -> Option<u64> {
+        if !self.run_queue.limits_memory() {
+            return None;
+        }
         let runs = |vcpu_handle: &&VcpuHandle<E::Handle>| {
             matches!(vcpu_handle.level, Level::Foreground(_) | Level::Background)
         };

@@ -51,7 +51,12 @@ impl<E: Executor> Core<E> {
     /// Follows this run queue from now on, as was decided at `decided`.
     pub fn follow(&mut self, run_queue: &RunQueue, decided: Instant) {
         let closes = !self.is_throttled && !run_queue.background_allowed;
-        self.run_queue.clone_from(run_queue);
+        // Field by field, so that the lists stay in the memory that they have.
+        let RunQueue { foreground, background, background_allowed, allowance } = run_queue;
+        self.run_queue.foreground.clone_from(foreground);
+        self.run_queue.background.clone_from(background);
+        self.run_queue.background_allowed = *background_allowed;
+        self.run_queue.allowance = *allowance;
         self.is_throttled = !run_queue.background_allowed;
         // What a bandwidth limiter makes slow goes on.
         self.run_queue.background_allowed |= self.exec.has_bandwidth_limiter();
