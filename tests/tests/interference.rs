@@ -32,6 +32,7 @@ const POLICIES: [(&str, &[(&str, &str)]); 18] = [
     ("g-edf", &[]),
     ("c-d", &[]),
     ("edf-wm", &[]),
+    ("sp-res", &[]),
 ];
 
 /// The one whose cores donate and reclaim.

@@ -58,6 +58,7 @@ policies! {
     round_robin
     run
     uneven::similar_min_fair
+    sp_res
     u_edf
 }
 
