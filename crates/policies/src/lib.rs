@@ -40,6 +40,7 @@ macro_rules! declare {
 
 policies! {
     // new-policy: one word a line, alphabetical.
+    uneven::acfs
     c_d
     c_edf
     dp_wrap
