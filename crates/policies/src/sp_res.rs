@@ -20,7 +20,7 @@
 //!
 //! *Running.* Each core runs what has the earliest deadline, of a piece its window's end.
 //!
-//! *Joins.* No task that is there moves: a newcomer is placed as above beside what is there or held.
+//! *Joins.* No task moves for it: a newcomer is placed as above beside what is there or held.
 //! Where only what is held is in its way, it waits for its answer.
 //!
 //! *Leaves.* What left is held on each of its cores until that core rests, that is until nothing on
