@@ -53,7 +53,7 @@ use alloc::vec::Vec;
 use core::iter::successors;
 use maracas_core::admission::{NotAdmitted, Verdict};
 use maracas_core::contract::{Claims, Entry, Needs, Statistic, no_service_vcpus};
-use maracas_core::params::Params;
+use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{
     CoreId, Duration, Event, Instant, Plan, Policy, Reservation, System, Vcpu, VcpuId,
 };
@@ -63,7 +63,7 @@ pub(crate) const ENTRY: Entry = Entry {
     paper: "Brandenburg and Gul, Global Scheduling Not Required: Simple, Near-Optimal \
             Multiprocessor Real-Time Scheduling with Semi-Partitioned Reservations, RTSS 2016",
     summary: "semi-partitioned reservations: C=D with shortened periods; tasks may come and go",
-    params: &[],
+    params: &[ENFORCEMENT],
     needs: Needs { jobs: true, ..Needs::BUDGETS },
     // The verdict has the test that excludes misses. As a claim, of a policy that migrates, it
     // would say that nothing is missed up to full cores.
@@ -71,6 +71,12 @@ pub(crate) const ENTRY: Entry = Entry {
     service_vcpus: no_service_vcpus,
     admit: |system, _| placed(system).verdict,
     build,
+};
+
+const ENFORCEMENT: ParamSpec = ParamSpec {
+    name: "enforcement",
+    kind: Kind::Choice(&["precise"]),
+    help: "whether jobs are cut when they overrun: always, at C, which is all that is reserved",
 };
 
 fn build(system: &System, _: &Params) -> Result<Box<dyn Policy>, Verdict> {
