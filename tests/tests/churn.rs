@@ -95,6 +95,7 @@ fn what_stays_pays_for_no_newcomer() {
         ("g-edf", None),
         ("u-edf", None),
         ("qps", None),
+        ("sp-res", None),
         ("p-rm", Some("rta")),
         ("maracas", Some("rta")),
     ] {

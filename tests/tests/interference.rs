@@ -13,7 +13,7 @@ use std::ops::Range;
 const SYSTEMS: u64 = if cfg!(debug_assertions) { 300 } else { 10_000 };
 
 /// The policies, with what is said to them.
-const POLICIES: [(&str, &[(&str, &str)]); 18] = [
+const POLICIES: [(&str, &[(&str, &str)]); 19] = [
     ("maracas", &[("admission", "rta")]),
     ("maracas", &[]),
     ("p-rm", &[("admission", "rta")]),
@@ -32,6 +32,7 @@ const POLICIES: [(&str, &[(&str, &str)]); 18] = [
     ("g-edf", &[]),
     ("c-d", &[]),
     ("edf-wm", &[]),
+    ("sp-res", &[]),
 ];
 
 /// The one whose cores donate and reclaim.

@@ -54,3 +54,12 @@ fn under_c_d_nothing_misses() {
     let (accepted, split) = none_misses("c-d");
     assert!(accepted < 1_000 && split > 100, "{accepted} admitted, {split} of them split");
 }
+
+#[test]
+fn under_sp_res_nothing_misses() {
+    let (accepted, split) = none_misses("sp-res");
+    let (by_c_d, _) = none_misses("c-d");
+    assert!(accepted < 1_000 && split > 100, "{accepted} admitted, {split} of them split");
+    // What shortened periods are for.
+    assert!(accepted > by_c_d, "{accepted} admitted, by C=D alone {by_c_d}");
+}

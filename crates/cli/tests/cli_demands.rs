@@ -19,6 +19,7 @@ period = "10ms"
 colors = 4
 bandwidth = "100MB/s"
 criticality = "low"
+weight = 2
 workload = { kind = "busy" }
 memory = "m_jump"
 "#;
@@ -38,6 +39,7 @@ fn what_a_policy_does_not_keep_is_said() {
             ("colors", "maracas"),
             ("bandwidth", "memguard+round-robin"),
             ("criticality", "maracas"),
+            ("weight", "acfs"),
         ] {
             let line = format!(
                 "maracas: a: policy round-robin does not keep `{key}`; take {instead}, or drop it\n"
@@ -46,7 +48,9 @@ fn what_a_policy_does_not_keep_is_said() {
         }
         let reported = notes(command, "maracas");
         assert!(reported.contains("`bandwidth`") && !reported.contains("`colors`"), "{reported}");
-        assert!(!notes(command, "memguard+maracas").contains("does not keep"));
+        let reported = notes(command, "memguard+maracas");
+        assert_eq!(reported.matches("does not keep").count(), 1, "{reported}");
+        assert!(reported.contains("does not keep `weight`; take memguard+acfs"), "{reported}");
     }
     let output = maracas(scratch.path(), &["check", "s.toml", "--json"]);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -54,7 +54,7 @@ fn a_policy_that_looks_at_no_class_says_so() {
         let output = maracas(scratch.path(), &[command, "s.toml"]);
         let (stdout, reported) = (text(&output.stdout), text(&output.stderr));
         assert_eq!(output.status.code(), Some(0), "{stdout}{reported}");
-        let instead = "; drop it, or take max-fair, max-perf, min-fair or similar-min-fair\n";
+        let instead = "; drop it, or take acfs, max-fair, max-perf, min-fair or similar-min-fair\n";
         let lines = [
             "maracas: policy maracas looks at no class of cores: a budget is time on whichever \
              core, fast or slow\n"
@@ -213,7 +213,7 @@ const UNEVEN_EDITS: &[Edit] = &[
         "budget = \"2ms\"\nperiod = \"10ms\"\n",
         "",
         "s.toml:14:1: a has no budget, and policy maracas gives no time without one; add \
-         budget and period, or take max-fair",
+         budget and period, or take acfs",
     ),
 ];
 

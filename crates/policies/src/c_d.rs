@@ -27,14 +27,12 @@
 
 use crate::parts::jobs::ENFORCEMENT;
 use crate::parts::semi;
-use crate::parts::split::{self, Cores, Piece};
+use crate::parts::split::{self, Placed};
 use alloc::boxed::Box;
-use alloc::vec::Vec;
-use core::cmp::Reverse;
 use maracas_core::admission::Verdict;
 use maracas_core::contract::{Claims, Entry, Needs, no_service_vcpus};
 use maracas_core::params::Params;
-use maracas_core::{CoreId, Duration, Policy, Reservation, System, Vcpu};
+use maracas_core::{Policy, System};
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "c-d",
@@ -52,39 +50,19 @@ pub(crate) const ENTRY: Entry = Entry {
 };
 
 fn admit(system: &System, _: &Params) -> Verdict {
-    split::place(system, without_spare_time).1
+    placed(system).verdict
 }
 
 fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
-    let (placed, verdict) = split::place(system, without_spare_time);
-    if !verdict.accepted() {
-        return Err(verdict);
+    let placed = placed(system);
+    if !placed.verdict.accepted() {
+        return Err(placed.verdict);
     }
-    Ok(semi::build(system, params, placed))
+    Ok(semi::build(system, params, placed.pieces))
 }
 
-fn without_spare_time(cores: &Cores, vcpu: &Vcpu) -> Option<Vec<Piece>> {
-    let (mut pieces, mut from, mut left) = (Vec::new(), Duration::ZERO, vcpu.reservation);
-    let mut free: Vec<CoreId> = cores.ids().collect();
-    loop {
-        let Reservation { budget, deadline: window, .. } = left;
-        let rest = split::of_length(vcpu, budget, window);
-        if let Some(core) = free.iter().copied().find(|core| cores.fits(*core, &rest)) {
-            pieces.push(Piece { core, from, window, budget });
-            return Some(pieces);
-        }
-        let piece = |budget| split::of_length(vcpu, budget, budget);
-        let below = budget.saturating_sub(Duration::from_ticks(1));
-        let offer = |core: &CoreId| (cores.most(*core, below, piece), Reverse(*core));
-        let (most, Reverse(core)) = free.iter().map(offer).max()?;
-        if most.is_zero() {
-            return None;
-        }
-        pieces.push(Piece { core, from, window: most, budget: most });
-        free.retain(|other| *other != core);
-        from += most;
-        left = Reservation { budget: budget - most, deadline: window - most, ..left };
-    }
+fn placed(system: &System) -> Placed {
+    split::place(system, &split::heaviest(system), split::without_spare_time)
 }
 
 #[cfg(test)]

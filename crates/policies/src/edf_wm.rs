@@ -27,7 +27,7 @@
 
 use crate::parts::jobs::ENFORCEMENT;
 use crate::parts::semi;
-use crate::parts::split::{self, Cores, Piece};
+use crate::parts::split::{self, Cores, Piece, Placed};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -52,15 +52,19 @@ pub(crate) const ENTRY: Entry = Entry {
 };
 
 fn admit(system: &System, _: &Params) -> Verdict {
-    split::place(system, windows).1
+    placed(system).verdict
 }
 
 fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
-    let (placed, verdict) = split::place(system, windows);
-    if !verdict.accepted() {
-        return Err(verdict);
+    let placed = placed(system);
+    if !placed.verdict.accepted() {
+        return Err(placed.verdict);
     }
-    Ok(semi::build(system, params, placed))
+    Ok(semi::build(system, params, placed.pieces))
+}
+
+fn placed(system: &System) -> Placed {
+    split::place(system, &split::heaviest(system), windows)
 }
 
 /// The least number of equal windows that is enough.
@@ -69,7 +73,7 @@ fn windows(cores: &Cores, vcpu: &Vcpu) -> Option<Vec<Piece>> {
 }
 
 fn equal_windows(cores: &Cores, vcpu: &Vcpu, count: usize) -> Option<Vec<Piece>> {
-    let Reservation { budget, deadline, .. } = vcpu.reservation;
+    let Reservation { budget, deadline, period: every } = vcpu.reservation;
     let window = Duration::from_ticks(deadline.ticks() / count as u64);
     let piece = |budget| split::of_length(vcpu, budget, window);
     let most = |core| (cores.most(core, budget.min(window), piece), core);
@@ -80,7 +84,7 @@ fn equal_windows(cores: &Cores, vcpu: &Vcpu, count: usize) -> Option<Vec<Piece>>
     for (most, core) in offers {
         let budget = most.min(left);
         if !budget.is_zero() {
-            pieces.push(Piece { core, from, window, budget });
+            pieces.push(Piece { core, from, window, budget, every });
         }
         (left, from) = (left - budget, from + window);
     }

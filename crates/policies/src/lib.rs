@@ -41,6 +41,7 @@ macro_rules! declare {
 
 policies! {
     // new-policy: one word a line, alphabetical.
+    uneven::acfs
     c_d
     c_edf
     dp_wrap
@@ -59,6 +60,7 @@ policies! {
     round_robin
     run
     uneven::similar_min_fair
+    sp_res
     u_edf
 }
 

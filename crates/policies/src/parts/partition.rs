@@ -97,6 +97,10 @@ impl Partition {
         self.gone.extend(task.key(self.running));
         Some(task.backlog)
     }
+    /// Whether none of its tasks may run, as of the last decision.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.first().is_none()
+    }
     /// What the task in `slot` has before it.
     #[inline]
     pub(crate) fn backlog(&self, slot: u32) -> Option<&Backlog> {

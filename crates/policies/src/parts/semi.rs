@@ -40,9 +40,58 @@ impl Turns {
     }
 }
 
+/// The windows of a job.
+struct Windows {
+    /// In the order in which they begin, each time.
+    pieces: Vec<Piece>,
+    /// How often they come in a job, one time after the other.
+    times: u64,
+    /// How long after each other.
+    every: Duration,
+}
+
+/// Of a job's windows, what has begun.
+struct Begun {
+    /// The last one that has.
+    open: Piece,
+    /// When it ends.
+    deadline: Instant,
+    /// What all that have may do together.
+    budget: Duration,
+    /// When the next one begins, if there is one more.
+    next: Instant,
+}
+
+impl Windows {
+    /// Those of a task that has `deadline` for each job.
+    fn new(pieces: Vec<Piece>, deadline: Duration) -> Option<Self> {
+        let every = pieces.first()?.every;
+        let times = (deadline.ticks() / every.ticks().max(1)).max(1);
+        Some(Self { pieces, times, every })
+    }
+    /// At `now`, of the job that was released at `release`; at its release the first has begun.
+    fn begun(&self, release: Instant, now: Instant) -> Option<Begun> {
+        let passed = now.saturating_since(release);
+        let time = (passed.ticks() / self.every.ticks().max(1)).min(self.times - 1);
+        let at = release + self.every * time;
+        let begun = self.pieces.iter().take_while(|piece| at + piece.from <= now).count();
+        let (begun, later) = self.pieces.split_at(begun.max(1));
+        let sum = |pieces: &[Piece]| pieces.iter().map(|piece| piece.budget).sum::<Duration>();
+        let again = (time + 1 < self.times).then(|| at + self.every);
+        let later = later.first().map(|piece| at + piece.from);
+        let open = *begun.last()?;
+        Some(Begun {
+            open,
+            deadline: at + open.from + open.window,
+            budget: sum(&self.pieces) * time + sum(begun),
+            next: later.or(again).unwrap_or(Instant::NEVER),
+        })
+    }
+}
+
 /// How the jobs of a task are divided among cores.
 enum Division {
-    Windows(Vec<Piece>),
+    Windows(Windows),
     Jobs(Turns),
 }
 
@@ -56,9 +105,12 @@ pub(crate) fn build_in_turns(
 ) -> Box<dyn Policy> {
     let mut policy = Semi::new(system, BEHIND);
     for (vcpu, core) in whole {
-        policy.enter(&vcpu, core, params);
+        policy.enter_whole(&vcpu, core, Backlog::new(&vcpu, params));
     }
-    let turns = turns.into_iter().map(|(vcpu, turns)| Split::new(&vcpu, Division::Jobs(turns)));
+    let turns = turns.into_iter().map(|(vcpu, turns)| {
+        let backlog = Backlog::cut(&vcpu);
+        Split::new(&vcpu, Division::Jobs(turns), backlog)
+    });
     policy.split = turns.collect();
     Box::new(policy)
 }
@@ -69,13 +121,11 @@ pub(crate) fn build(
     params: &Params,
     placed: Vec<(Vcpu, Vec<Piece>)>,
 ) -> Box<dyn Policy> {
-    let mut policy = Semi::new(system, Duration::ZERO);
+    let mut policy = Semi::by_deadline(system);
     for (vcpu, pieces) in placed {
-        if let [Piece { core, .. }] = pieces[..] {
-            policy.enter(&vcpu, core, params);
-        } else {
-            policy.split.push(Split::new(&vcpu, Division::Windows(pieces)));
-        }
+        let is_whole = pieces.len() == 1;
+        let backlog = if is_whole { Backlog::new(&vcpu, params) } else { Backlog::cut(&vcpu) };
+        policy.enter(&vcpu, pieces, backlog);
     }
     Box::new(policy)
 }
@@ -112,14 +162,14 @@ struct Split {
 }
 
 impl Split {
-    fn new(vcpu: &Vcpu, division: Division) -> Self {
+    fn new(vcpu: &Vcpu, division: Division, backlog: Backlog) -> Self {
         let r = &vcpu.reservation;
         Self {
             vcpu: vcpu.id,
             budget: r.budget,
             deadline: r.deadline,
             division,
-            backlog: Backlog::cut(vcpu),
+            backlog,
             standing: None,
             next: Instant::NEVER,
         }
@@ -128,26 +178,24 @@ impl Split {
     fn due(&mut self, now: Instant) -> Option<Due> {
         self.next = Instant::NEVER;
         let (deadline, until) = self.backlog.paying()?;
-        let pieces = match &self.division {
-            Division::Windows(pieces) => pieces,
+        let windows = match &self.division {
+            Division::Windows(windows) => windows,
             Division::Jobs(turns) => {
                 let core = turns.core(self.backlog.paying_job()?);
                 return Some(Due { core, deadline, until });
             }
         };
         let release = Instant::from_ticks(deadline.ticks().saturating_sub(self.deadline.ticks()));
-        let begun = pieces.iter().take_while(|piece| release + piece.from <= now).count();
-        let (begun, later) = pieces.split_at(begun.max(1));
-        self.next = later.first().map_or(Instant::NEVER, |piece| release + piece.from);
-        let open = begun.last()?;
-        let done: Duration = begun.iter().map(|piece| piece.budget).sum();
-        let until = until.saturating_sub(self.budget.saturating_sub(done));
-        let deadline = release + open.from + open.window;
-        (self.backlog.used() < until).then_some(Due { core: open.core, deadline, until })
+        let begun = windows.begun(release, now)?;
+        self.next = begun.next;
+        let until = until.saturating_sub(self.budget.saturating_sub(begun.budget));
+        let Begun { open: Piece { core, .. }, deadline, .. } = begun;
+        (self.backlog.used() < until).then_some(Due { core, deadline, until })
     }
 }
 
-struct Semi {
+/// The scheduler of all cores.
+pub(crate) struct Semi {
     partitions: Vec<Partition>,
     whole: ByVcpu<Place>,
     /// How much later deadlines of whole tasks count.
@@ -157,7 +205,7 @@ struct Semi {
     /// Cores whose partition was told something since the last decision.
     news: CoreSet,
     /// Homes that the next plan is to name.
-    homes: Vec<(VcpuId, CoreId)>,
+    homes: Vec<(VcpuId, Option<CoreId>)>,
     /// Refusals that the next plan is to give.
     refused: Vec<(VcpuId, NotAdmitted)>,
 }
@@ -178,7 +226,7 @@ impl Policy for Semi {
                 }
             }
             Event::Arrived(vcpu) | Event::Changed(vcpu) => self.refuse(vcpu),
-            Event::Left(vcpu) => self.leave(*vcpu),
+            Event::Left(vcpu) => drop(self.leave(*vcpu)),
             Event::Woke { .. }
             | Event::AllowanceSpent { .. }
             | Event::Sampled(_)
@@ -189,7 +237,7 @@ impl Policy for Semi {
 
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
         for (vcpu, core) in self.homes.drain(..) {
-            plan.set_home(vcpu, Some(core));
+            plan.set_home(vcpu, core);
         }
         for (vcpu, why) in self.refused.drain(..) {
             plan.answer(vcpu, Err(why));
@@ -221,11 +269,35 @@ impl Semi {
             refused: Vec::new(),
         }
     }
+    /// One that runs, on each core, what was placed there, by deadline.
+    pub(crate) fn by_deadline(system: &System) -> Self {
+        Self::new(system, Duration::ZERO)
+    }
+    /// Takes a task in that was placed so; `backlog` is what it has before it, nothing of it done.
+    pub(crate) fn enter(&mut self, vcpu: &Vcpu, pieces: Vec<Piece>, backlog: Backlog) {
+        if let [Piece { core, .. }] = pieces[..] {
+            self.enter_whole(vcpu, core, backlog);
+        } else if let Some(windows) = Windows::new(pieces, vcpu.reservation.deadline) {
+            self.split.push(Split::new(vcpu, Division::Windows(windows), backlog));
+        }
+    }
     /// Binds a whole task to its core.
-    fn enter(&mut self, vcpu: &Vcpu, core: CoreId, params: &Params) {
-        let slot = self.on(core).add(vcpu.id, Backlog::new(vcpu, params), Instant::ZERO);
+    fn enter_whole(&mut self, vcpu: &Vcpu, core: CoreId, backlog: Backlog) {
+        let slot = self.on(core).add(vcpu.id, backlog, Instant::ZERO);
         self.whole.insert(vcpu.id, Place { core, slot });
-        self.homes.push((vcpu.id, core));
+        self.homes.push((vcpu.id, Some(core)));
+    }
+    /// Whether nothing of a task is to be done.
+    pub(crate) fn is_idle(&self, vcpu: VcpuId) -> bool {
+        let split = || self.find(vcpu).map(|it| &it.backlog);
+        let whole = self.whole.get(vcpu);
+        let whole =
+            whole.and_then(|place| self.partitions[place.core.0 as usize].backlog(place.slot));
+        whole.or_else(split).is_none_or(Backlog::is_idle)
+    }
+    /// Whether the core has nothing to do, as of the last decision.
+    pub(crate) fn rests(&self, core: CoreId) -> bool {
+        self.partitions[core.0 as usize].is_empty()
     }
     fn release(&mut self, job: &Job) {
         let is_whole = self.whole.get(job.id.vcpu).is_some();
@@ -270,17 +342,22 @@ impl Semi {
             self.split[place].standing = due.map(|due| (due, stands));
         }
     }
-    fn remove(&mut self, place: Place) {
-        self.on(place.core).remove(place.slot);
+    fn remove(&mut self, place: Place) -> Option<Backlog> {
         self.news.insert(place.core);
+        self.on(place.core).remove(place.slot)
     }
-    fn leave(&mut self, vcpu: VcpuId) {
-        let standing = self.find(vcpu).and_then(|it| it.standing).map(|(_, place)| place);
-        self.split.retain(|it| it.vcpu != vcpu);
-        let whole = self.whole.remove(vcpu);
-        if let Some(place) = whole.or(standing) {
+    /// Lets a task go; what it had before it.
+    pub(crate) fn leave(&mut self, vcpu: VcpuId) -> Option<Backlog> {
+        if let Some(place) = self.whole.remove(vcpu) {
+            self.homes.push((vcpu, None));
+            return self.remove(place);
+        }
+        let index = self.split.iter().position(|it| it.vcpu == vcpu)?;
+        let split = self.split.remove(index);
+        if let Some((_, place)) = split.standing {
             self.remove(place);
         }
+        Some(split.backlog)
     }
     fn refuse(&mut self, vcpu: &Vcpu) {
         let reason = jobs::objection(vcpu).unwrap_or_else(|| {

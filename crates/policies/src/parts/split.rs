@@ -10,8 +10,9 @@ use super::table::{Family, Table, Test};
 use super::{jobs, priority, qpa};
 use alloc::format;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use maracas_core::admission::{CoreVerdict, NotAdmitted, TestResult, Verdict};
-use maracas_core::{CoreId, Duration, Rate, Reservation, System, Vcpu};
+use maracas_core::{CoreId, Duration, Rate, Reservation, System, Vcpu, VcpuId};
 
 /// What one core does of each job of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,12 +24,21 @@ pub(crate) struct Piece {
     pub(crate) window: Duration,
     /// What the core does in it at most.
     pub(crate) budget: Duration,
+    /// After which time the same window begins again: T, or less where a job has more than one
+    /// such window, as many as there are of this length in D.
+    pub(crate) every: Duration,
 }
 
 impl Piece {
+    /// All of `vcpu`.
+    pub(crate) const fn whole(core: CoreId, vcpu: &Vcpu) -> Self {
+        let Reservation { budget, deadline: window, period: every } = vcpu.reservation;
+        Self { core, from: Duration::ZERO, window, budget, every }
+    }
     /// The piece as a task.
     fn of(self, vcpu: &Vcpu) -> Vcpu {
-        of_length(vcpu, self.budget, self.window)
+        let Self { budget, window: deadline, every: period, .. } = self;
+        Vcpu { reservation: Reservation { budget, period, deadline }, ..vcpu.clone() }
     }
 }
 
@@ -42,14 +52,71 @@ pub(crate) fn of_length(vcpu: &Vcpu, budget: Duration, window: Duration) -> Vcpu
 /// on a core each; `None` where it finds none.
 pub(crate) type Split = fn(&Cores, &Vcpu) -> Option<Vec<Piece>>;
 
+/// C=D: a piece without any spare time, of the greatest budget that any core takes so, and then the
+/// rest of the task, (C - c, D - c, T), to the first other core that takes it, or split again.
+pub(crate) fn without_spare_time(cores: &Cores, vcpu: &Vcpu) -> Option<Vec<Piece>> {
+    let (mut pieces, mut from, mut left) = (Vec::new(), Duration::ZERO, vcpu.reservation);
+    let mut free: Vec<CoreId> = cores.ids().collect();
+    loop {
+        let Reservation { budget, deadline: window, period: every } = left;
+        let rest = of_length(vcpu, budget, window);
+        if let Some(core) = free.iter().copied().find(|core| cores.fits(*core, &rest)) {
+            pieces.push(Piece { core, from, window, budget, every });
+            return Some(pieces);
+        }
+        let piece = |budget| of_length(vcpu, budget, budget);
+        let below = budget.saturating_sub(Duration::from_ticks(1));
+        let offer = |core: &CoreId| (cores.most(*core, below, piece), Reverse(*core));
+        let (most, Reverse(core)) = free.iter().map(offer).max()?;
+        if most.is_zero() {
+            return None;
+        }
+        pieces.push(Piece { core, from, window: most, budget: most, every });
+        free.retain(|other| *other != core);
+        from += most;
+        left = Reservation { budget: budget - most, deadline: window - most, ..left };
+    }
+}
+
 /// What is on each core; pieces count as tasks.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Cores {
     capacity: Rate,
     on: Vec<Vec<Vcpu>>,
 }
 
 impl Cores {
+    /// Those of `system`, with nothing on them.
+    fn of(system: &System) -> Self {
+        let on = system.cores.iter().map(|_| Vec::new()).collect();
+        Self { capacity: system.capacity, on }
+    }
+    /// What is on `core`.
+    pub(crate) fn on(&self, core: CoreId) -> &[Vcpu] {
+        &self.on[core.0 as usize]
+    }
+    /// Puts the pieces of `vcpu` where they are to be.
+    pub(crate) fn put(&mut self, vcpu: &Vcpu, pieces: &[Piece]) {
+        for piece in pieces {
+            self.on[piece.core.0 as usize].push(piece.of(vcpu));
+        }
+    }
+    /// Whether anything of `vcpu` is on any of them.
+    pub(crate) fn have(&self, vcpu: VcpuId) -> bool {
+        self.on.iter().flatten().any(|it| it.id == vcpu)
+    }
+    /// Takes the pieces of `vcpu` away; where each was.
+    pub(crate) fn take(&mut self, vcpu: VcpuId) -> Vec<(CoreId, Vcpu)> {
+        let take = |(core, on): (usize, &mut Vec<Vcpu>)| {
+            let place = on.iter().position(|it| it.id == vcpu)?;
+            Some((CoreId(core as u16), on.remove(place)))
+        };
+        self.on.iter_mut().enumerate().filter_map(take).collect()
+    }
+    /// Has a task, or a piece as a task, count on `core` too.
+    pub(crate) fn add(&mut self, core: CoreId, vcpu: Vcpu) {
+        self.on[core.0 as usize].push(vcpu);
+    }
     /// All cores.
     pub(crate) fn ids(&self) -> impl Iterator<Item = CoreId> + use<> {
         (0..self.on.len() as u16).map(CoreId)
@@ -92,18 +159,17 @@ impl Cores {
     }
 
     /// Where `vcpu` goes: whole to the first core that takes it, else in pieces.
-    fn pieces(&self, vcpu: &Vcpu, split: Split) -> Option<Vec<Piece>> {
-        let Reservation { budget, deadline: window, .. } = vcpu.reservation;
-        let whole = |core| Piece { core, from: Duration::ZERO, window, budget };
+    pub(crate) fn pieces(&self, vcpu: &Vcpu, split: Split) -> Option<Vec<Piece>> {
         let mut cores = self.ids().filter(|core| vcpu.pinned.is_none_or(|pin| pin == *core));
         let host = cores.find(|core| self.fits(*core, vcpu));
         if host.is_some() || vcpu.pinned.is_some() {
-            return host.map(|core| alloc::vec![whole(core)]);
+            return host.map(|core| alloc::vec![Piece::whole(core, vcpu)]);
         }
         let pieces = split(self, vcpu)?;
         pieces.iter().all(|piece| self.fits(piece.core, &piece.of(vcpu))).then_some(pieces)
     }
-    fn refusal(&self, vcpu: &Vcpu) -> NotAdmitted {
+    /// Why it goes nowhere.
+    pub(crate) fn refusal(&self, vcpu: &Vcpu) -> NotAdmitted {
         let load = |core: &CoreId| bounds::total(&self.on[core.0 as usize], bounds::demand);
         let lightest = self.ids().min_by_key(load).unwrap_or_default();
         let closest = vcpu.pinned.unwrap_or(lightest);
@@ -121,36 +187,48 @@ impl Cores {
     }
 }
 
-/// The VCPUs of `system` with their pieces, one where the task is whole, and what the tests say.
-/// Those that demand a core go first, then the others, heaviest first, each to the first core that
-/// takes it whole; what none does is split.
-pub(crate) fn place(system: &System, split: Split) -> (Vec<(Vcpu, Vec<Piece>)>, Verdict) {
-    let table = Table::new(system, Family::Edf, Test::Qpa, |_, _| None);
-    let on = system.cores.iter().map(|_| Vec::new()).collect();
-    let mut cores = Cores { capacity: system.capacity, on };
+/// What came of placing a system's VCPUs.
+#[derive(Debug)]
+pub(crate) struct Placed {
+    /// The VCPUs with their pieces, one where the task is whole.
+    pub(crate) pieces: Vec<(Vcpu, Vec<Piece>)>,
+    pub(crate) cores: Cores,
+    /// What the tests say.
+    pub(crate) verdict: Verdict,
+}
+
+/// Those that demand a core, then the others, heaviest first.
+pub(crate) fn heaviest(system: &System) -> Vec<Vcpu> {
     let (mut pinned, mut free): (Vec<_>, Vec<_>) =
         system.vcpus.iter().cloned().partition(|vcpu| vcpu.pinned.is_some());
     heaviest_first(&mut pinned);
     heaviest_first(&mut free);
+    pinned.append(&mut free);
+    pinned
+}
+
+/// Places VCPUs of `system` in this order, each on the first core that takes it whole; what none
+/// does is split.
+pub(crate) fn place(system: &System, order: &[Vcpu], split: Split) -> Placed {
+    let table = Table::new(system, Family::Edf, Test::Qpa, |_, _| None);
+    let mut cores = Cores::of(system);
     let (mut placed, mut refused) = (Vec::new(), Vec::new());
-    for vcpu in pinned.into_iter().chain(free) {
-        if let Some(reason) = table.malformed(&vcpu) {
+    for vcpu in order {
+        if let Some(reason) = table.malformed(vcpu) {
             refused.push((vcpu.id, NotAdmitted { reason, closest: None }));
-        } else if let Some(pieces) = cores.pieces(&vcpu, split) {
-            for piece in &pieces {
-                cores.on[piece.core.0 as usize].push(piece.of(&vcpu));
-            }
-            placed.push((vcpu, pieces));
+        } else if let Some(pieces) = cores.pieces(vcpu, split) {
+            cores.put(vcpu, &pieces);
+            placed.push((vcpu.clone(), pieces));
         } else {
-            refused.push((vcpu.id, cores.refusal(&vcpu)));
+            refused.push((vcpu.id, cores.refusal(vcpu)));
         }
     }
-    let judged = cores.ids().map(|core| cores.judged(core, cores.on[core.0 as usize].clone()));
+    let judged = cores.ids().map(|core| cores.judged(core, cores.on(core).to_vec()));
     let verdict = Verdict {
         cores: judged.collect(),
         refused,
         objections: jobs::objections(system),
         ..Verdict::default()
     };
-    (placed, verdict)
+    Placed { pieces: placed, cores, verdict }
 }

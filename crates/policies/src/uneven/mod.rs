@@ -1,6 +1,6 @@
-//! Fairness on uneven cores: what max-fair, max-perf, min-fair and similar-min-fair have in common.
-//! A rule says which share of the fast cores each thread must have; here it gets it, beside the
-//! VCPU reservations.
+//! Fairness on uneven cores: what acfs, max-fair, max-perf, min-fair and similar-min-fair have in
+//! common. A rule says which share of the fast cores each thread must have; here it gets it, beside
+//! the VCPU reservations.
 //!
 //! # Paper
 //! C. Kim, J. Huh. "Fairness-oriented OS Scheduling Support for Multicore Systems." ICS 2016;
@@ -54,6 +54,7 @@
 //! when it is switched in see it at once. I/O VCPUs are sporadic servers like others here, though
 //! admitted with what PIBS servers may consume.
 
+pub(crate) mod acfs;
 mod estimate;
 mod guarantee;
 pub(crate) mod max_fair;
@@ -94,10 +95,10 @@ const UPDATE: ParamSpec = ParamSpec {
            2 s); at least two rounds, one on each class",
 };
 
-/// What all four take; some take more.
+/// What all of them take; some take more.
 pub(crate) const PARAMS: &[ParamSpec] = &[ROUND, UPDATE, CHUNK_MIN, FIXED_PRIORITIES];
 
-/// What all four need.
+/// What all of them need.
 pub(crate) const NEEDS: Needs =
     Needs { budgets: false, progress: true, classes: 2, ..Needs::BUDGETS };
 
@@ -108,6 +109,15 @@ pub(crate) const CLAIMS: Claims =
 /// A rule: the share of fast cores of every thread at a cut, by the speedups as far as they are
 /// known.
 pub(crate) type Rule = fn(Places, &[Option<Speedup>], &Params) -> Vec<u64>;
+
+/// How the shares of all threads are found.
+#[derive(Clone, Copy)]
+pub(crate) enum Sharing {
+    /// By a rule that is asked at every cut; all threads have the same share of all cores.
+    AtCuts(Rule),
+    /// By a rule for two classes that weighs threads.
+    ByWeight(fn(Places, &[acfs::Claim], &Params) -> Vec<[u64; 2]>),
+}
 
 pub(crate) fn admit(system: &System, params: &Params) -> Verdict {
     let objections = objections(system, params);
@@ -169,6 +179,14 @@ pub(crate) fn build(
     params: &Params,
     rule: Rule,
 ) -> Result<Box<dyn Policy>, Verdict> {
+    build_sharing(system, params, Sharing::AtCuts(rule))
+}
+
+pub(crate) fn build_sharing(
+    system: &System,
+    params: &Params,
+    sharing: Sharing,
+) -> Result<Box<dyn Policy>, Verdict> {
     let objections = objections(system, params);
     if !objections.is_empty() {
         return Err(Verdict { objections, ..Verdict::default() });
@@ -180,7 +198,7 @@ pub(crate) fn build(
     let time = |spec| params.time(spec).unwrap_or_default() * system.ticks_per_ns;
     let (round, update, chunk_min) = (time(&ROUND), time(&UPDATE), time(&CHUNK_MIN));
     let mut policy = Uneven {
-        rule,
+        sharing,
         params: params.clone(),
         times: Times { round, update, chunk_min },
         table,
@@ -227,9 +245,9 @@ struct Times {
     chunk_min: Duration,
 }
 
-/// The scheduler behind all four policies.
+/// The scheduler behind all of them.
 struct Uneven {
-    rule: Rule,
+    sharing: Sharing,
     params: Params,
     times: Times,
     table: Table,
@@ -371,15 +389,24 @@ impl Uneven {
             Places::of(threads.len(), &cores).sampling(self.times.round, self.times.update);
         let speeds = threads.iter().map(|thread| thread.estimator.speeds(&self.slots.speeds));
         let speeds: Vec<_> = speeds.collect();
-        let shares = shares::by_class(self.rule, places, classes, &speeds, &self.params);
+        let shares = match self.sharing {
+            Sharing::AtCuts(rule) => shares::by_class(rule, places, classes, &speeds, &self.params),
+            Sharing::ByWeight(rule) => {
+                let weights = threads.iter().map(|thread| thread.weight);
+                let claim = |(speeds, weight)| acfs::Claim::new(speeds, &self.slots.speeds, weight);
+                let claims: Vec<_> = speeds.into_iter().zip(weights).map(claim).collect();
+                rule(places, &claims, &self.params).into_iter().map(shares::of_two).collect()
+            }
+        };
         let slots = &self.slots;
         let sharing = self.threads.values_mut().filter(|thread| !thread.account.is_left_out());
         for (thread, mut shares) in sharing.zip(shares) {
             // A thread that demands a core has its share of the cores there, whatever the rule
             // says.
             if let Some(class) = thread.pinned.map(|core| slots.side(core)) {
+                let all = shares.iter().sum();
                 shares = [0; MOST_CLASSES];
-                shares[class] = places.each();
+                shares[class] = all;
             }
             thread.account.set_shares(shares, places.whole());
         }

@@ -107,6 +107,11 @@ impl Places {
     pub(crate) const fn even(self) -> u64 {
         self.fast * UNIT
     }
+    /// The share of `class` that a thread needs so that its speedup can be measured: no more than
+    /// all threads can have.
+    pub(super) fn floor(self, class: Class) -> u64 {
+        self.floor.min(self.counts[class] * UNIT)
+    }
     /// The bounds of a thread that must have `required`, at most N_f / n, of the fast cores.
     ///
     /// Where there are so many threads that the sampling floor is more than an equal share, it
@@ -116,10 +121,7 @@ impl Places {
         let Some(speedup) = speedup else {
             return Bounds { least: self.even(), most: self.even() };
         };
-        let floor = |class: Class| {
-            let floor = if speedup.sampled { self.floor } else { 0 };
-            floor.min(self.counts[class] * UNIT)
-        };
+        let floor = |class| if speedup.sampled { self.floor(class) } else { 0 };
         let slow_floor = (self.cut + 1..MOST_CLASSES).map(floor).sum::<u64>();
         let least = required.max(speedup.before + floor(self.cut));
         Bounds { least, most: self.each() - slow_floor }
@@ -178,7 +180,11 @@ impl Speeds {
     }
     /// From the slowest class to the fastest, in thousandths, for reports.
     pub(super) fn milli(self) -> u64 {
-        Speedup::new(self.by_class[0], self.slowest(), self.sampled).milli()
+        self.speedup().milli()
+    }
+    /// From the slowest class to the fastest.
+    pub(super) fn speedup(self) -> Speedup {
+        Speedup::new(self.by_class[0], self.slowest(), self.sampled)
     }
     /// The speedup at the cut of `places` for a thread that has `before` of the classes before.
     fn at(self, places: Places, before: u64) -> Speedup {
@@ -215,6 +221,13 @@ pub(super) fn by_class(
         own[classes - 1] = places.each() - before;
     }
     shares
+}
+
+/// The shares of two classes as those of all.
+pub(super) fn of_two(shares: [u64; 2]) -> [u64; MOST_CLASSES] {
+    let mut by_class = [0; MOST_CLASSES];
+    by_class[..2].copy_from_slice(&shares);
+    by_class
 }
 
 /// How much faster a thread runs on a fast core: a ratio of two speeds.
@@ -254,6 +267,24 @@ impl Speedup {
         let left = u128::from(self.fast) * u128::from(other.slow);
         let right = u128::from(other.fast) * u128::from(self.slow);
         left.saturating_sub(right) * u128::from(b) < u128::from(a) * slow
+    }
+    /// Whether it is measured while the thread runs.
+    pub(super) const fn is_sampled(self) -> bool {
+        self.sampled
+    }
+    /// The time on fast cores in which as much is done as in `slow` on slow ones, rounded down.
+    pub(super) fn of_slow(self, slow: u64) -> u64 {
+        (u128::from(slow) * u128::from(self.slow) / u128::from(self.fast)) as u64
+    }
+    /// The most time on slow cores with which as much is done within `time` as in `done` of it on
+    /// fast ones, rounded down.
+    pub(super) fn most_slow(self, done: u64, time: u64) -> u64 {
+        let (fast, slow) = (u128::from(self.fast), u128::from(self.slow));
+        if done <= self.of_slow(time) {
+            return (u128::from(done) * fast / slow) as u64;
+        }
+        // done = (time - slow time) + slow time * slow / fast.
+        (u128::from(time.saturating_sub(done)) * fast / (fast - slow).max(1)) as u64
     }
     /// In thousandths, rounded to the nearest, for reports.
     pub(super) const fn milli(self) -> u64 {

@@ -4,7 +4,7 @@
 mod random;
 
 use super::shares::{Places, Speedup};
-use super::{max_fair, max_perf, min_fair};
+use super::{acfs, max_fair, max_perf, min_fair};
 use crate::testing::{Machine, Manners, Rng, with};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -99,6 +99,38 @@ fn shares_of_all_and_nothing_cost_no_migration() {
     // A segment of 12 to 24 ticks for the third, every so many / (1/30) ticks.
     let swaps = statistic(&machine, "swaps", None).unwrap();
     assert!((14..=34).contains(&swaps), "{swaps}");
+}
+
+/// Weights of 1, 2 and 4 on one fast and one slow core, between which speeds fall by 1.6: all do
+/// 1625 thousandths of a fast core together, of which each has so many sevenths.
+#[test]
+fn progress_is_kept_in_proportion_to_weights() {
+    let mut vcpus = hogs(3);
+    for (vcpu, weight) in vcpus.iter_mut().zip([1, 2, 4]) {
+        (vcpu.weight, vcpu.speedup_milli) = (weight, NonZero::new(1600));
+    }
+    let progress = |params: &[(&str, &str)]| {
+        let params: Vec<_> = ROUND.iter().chain(params).copied().collect();
+        let mut machine = awake(&acfs::ENTRY, &params, &system(1, 1, vcpus.clone()));
+        run(&mut machine, 14_000);
+        let done = |vcpu| {
+            let [fast, slow] = [0, 1].map(|core| ran(&machine, vcpu, &[core], 0, None));
+            fast * 1600 + slow * 1000
+        };
+        [done(0), done(1), done(2)]
+    };
+    let all = 14_000 * 2600;
+    // Within a round of ten ticks on either class.
+    let near = |done: u64, due: u64| done.abs_diff(due) <= 10 * 2600;
+    let [one, two, four] = progress(&[]);
+    assert!(near(one, all / 7) && near(two, all / 7 * 2) && near(four, all / 7 * 4));
+    // MinFairness and Uniformity of what each does by its weight.
+    let rates = [one, two / 2, four / 4].map(u128::from);
+    let mean = rates.iter().sum::<u128>() / 3;
+    let deviation = (rates.iter().map(|rate| rate.abs_diff(mean).pow(2)).sum::<u128>() / 3).isqrt();
+    assert!(rates.iter().all(|rate| 1000 * rate >= 990 * mean), "{rates:?}");
+    assert!(1000 * deviation <= 10 * mean, "{rates:?}");
+    assert!(progress(&[("progress", "equal")]).iter().all(|done| near(*done, all / 3)));
 }
 
 /// Fewer threads than cores: two fast cores and one slow one are used, the latter in turns.

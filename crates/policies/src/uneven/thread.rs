@@ -40,6 +40,7 @@ impl Guarantee {
 pub(super) struct Thread {
     pub(super) id: VcpuId,
     pub(super) pinned: Option<CoreId>,
+    pub(super) weight: u32,
     /// The core on whose run queue it stands.
     pub(super) place: CoreId,
     pub(super) guarantee: Option<Guarantee>,
@@ -60,6 +61,7 @@ impl Thread {
         Self {
             id: vcpu.id,
             pinned: vcpu.pinned,
+            weight: vcpu.weight,
             place,
             guarantee: None,
             in_budget: false,
@@ -73,7 +75,7 @@ impl Thread {
     }
     /// Takes over what a request to change says besides the reservation.
     pub(super) fn describe(&mut self, vcpu: &Vcpu) {
-        self.pinned = vcpu.pinned;
+        (self.pinned, self.weight) = (vcpu.pinned, vcpu.weight);
         if self.speedup_milli != vcpu.speedup_milli {
             self.speedup_milli = vcpu.speedup_milli;
             self.estimator = estimator(vcpu.speedup_milli, self.classes);

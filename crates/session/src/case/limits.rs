@@ -13,10 +13,11 @@ use maracas_sim::memory::dram::{Law, Requestor};
 /// policy that keeps such a thing lets users say how.
 type Demand = (&'static str, fn(&Vcpu) -> bool, &'static str);
 
-const DEMANDS: [Demand; 3] = [
+const DEMANDS: [Demand; 4] = [
     ("colors", |vcpu| vcpu.colors != 0, "colors"),
     ("bandwidth", |vcpu| vcpu.bandwidth.is_some(), "bandwidth"),
     ("criticality", |vcpu| vcpu.criticality == Criticality::Low, "recolor"),
+    ("weight", |vcpu| vcpu.weight != 1, "progress"),
 ];
 
 fn takes(entry: &Entry, param: &str) -> bool {
