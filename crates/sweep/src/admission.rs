@@ -6,7 +6,8 @@
 
 use crate::study::Contender;
 use crate::trial::Subject;
-use maracas_core::params::{Kind, Value};
+use maracas_core::contract::Entry;
+use maracas_core::params::{Kind, Params, Value};
 use maracas_scenario::taskset::TaskSet;
 
 /// The parameter by which policies let users choose a test.
@@ -17,12 +18,27 @@ const NO_TEST: &str = "none";
 /// The tests that a policy knows, in its own order; none where there is no choice: its admission is
 /// then its only test.
 pub fn tests(subject: &Subject) -> impl Iterator<Item = &'static str> {
-    let choice = subject.entry.params.iter().find(|spec| spec.name == ADMISSION);
-    let words: &'static [&'static str] = match choice.map(|spec| &spec.kind) {
+    words_of(subject.entry).iter().copied().filter(|word| *word != NO_TEST)
+}
+
+/// What the parameter of a policy takes; nothing where there is no choice.
+fn words_of(entry: &Entry) -> &'static [&'static str] {
+    let choice = entry.params.iter().find(|spec| spec.name == ADMISSION);
+    match choice.map(|spec| &spec.kind) {
         Some(Kind::Choice(words)) => words,
         _ => &[],
-    };
-    words.iter().copied().filter(|word| *word != NO_TEST)
+    }
+}
+
+/// With these parameters a policy takes what its load allows: without a test where it can do
+/// without, else with its defaults.
+#[must_use]
+pub fn untested(entry: &Entry) -> Params {
+    let mut params = Params::new();
+    if words_of(entry).contains(&NO_TEST) {
+        params.set(ADMISSION, Value::Text(NO_TEST.into()));
+    }
+    params
 }
 
 /// The same policy with another test.

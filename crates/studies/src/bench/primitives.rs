@@ -13,9 +13,9 @@ use host::Host;
 use maracas_console::failure::{Answer, Failure, Outcome, did_you_mean};
 use maracas_console::output::{self, Bar, Pending};
 use maracas_core::contract::Entry;
-use maracas_core::params::Params;
 use maracas_core::{Duration, MAX_CORES};
 use maracas_stopwatch::{Clock, walked_bytes};
+use maracas_sweep::admission::untested;
 use maracas_sweep::primitives::Samples;
 use maracas_sweep::primitives::hierarchy::parts;
 use maracas_sweep::primitives::stream::Unlike;
@@ -207,7 +207,7 @@ fn measure(
         let until = sets::horizon(set, effort.jobs, effort.longest);
         let Some(run) = Run::record(entry, set.system(point.cores), until)? else { continue };
         if effort.locks {
-            let parts = parts(entry, run.system(), &Params::new()).unwrap_or_default();
+            let parts = parts(entry, run.system(), &untested(entry)).unwrap_or_default();
             let each = parts.into_iter().map(|part| Run::record(entry, part, until).transpose());
             split.add(each.flatten().collect::<Result<_, _>>()?, until, effort, clock);
         }

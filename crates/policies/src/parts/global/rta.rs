@@ -1,7 +1,7 @@
 //! RTA of global EDF: M. Bertogna, M. Cirinei, "Response-Time Analysis for Globally Scheduled
 //! Symmetric Multiprocessor Platforms", RTSS 2007.
 
-use super::{Task, by_responses, others, response, tasks, work};
+use super::{Task, by_responses, others, parts, response, tasks, work};
 use alloc::vec::Vec;
 use maracas_core::Vcpu;
 use maracas_core::admission::TestResult;
@@ -33,13 +33,17 @@ pub(crate) fn test(vcpus: &[Vcpu], cores: usize) -> TestResult {
 /// A bound on the response time of the task at `place`, if one is found within its deadline.
 fn bound(tasks: &[Task], place: usize, spare: &[u128], cores: usize) -> Option<u128> {
     let task = &tasks[place];
+    // No window changes what is due within a deadline, and the search looks at many.
+    let due = |(other, spare)| (other, spare, urgent(other, spare, task.deadline));
+    let others: Vec<(&Task, u128, u128)> =
+        others(tasks, place).zip(others_of(spare, place)).map(due).collect();
     response(task, cores, |window| {
         // More than this does not delay it, whatever others do: it would have ended.
         let most = window - task.cost + 1;
-        let part = |(other, spare): (&Task, u128)| {
-            most.min(work(other, spare, window)).min(urgent(other, spare, task.deadline))
+        let part = |(other, spare, urgent): &(&Task, u128, u128)| {
+            most.min(*urgent).min(work(other, *spare, window))
         };
-        others(tasks, place).zip(others_of(spare, place)).map(part).sum()
+        others.iter().map(part).sum()
     })
 }
 
@@ -50,6 +54,6 @@ fn others_of(spare: &[u128], place: usize) -> impl Iterator<Item = u128> {
 /// The most that `other` does by deadlines within a window of `deadline` that ends at one of its
 /// own.
 fn urgent(other: &Task, spare: u128, deadline: u128) -> u128 {
-    let rest = (deadline % other.period).saturating_sub(spare);
-    deadline / other.period * other.cost + other.cost.min(rest)
+    let (whole, rest) = parts(deadline, other.period);
+    whole * other.cost + other.cost.min(rest.saturating_sub(spare))
 }

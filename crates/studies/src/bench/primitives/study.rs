@@ -4,9 +4,9 @@
 use super::Effort;
 use maracas_core::Policy;
 use maracas_core::contract::Entry;
-use maracas_core::params::Params;
 use maracas_core::{Cost, Instant, Program, System, Vcpu, Workload};
 use maracas_stopwatch::{Clock, Cold, Colder};
+use maracas_sweep::admission::untested;
 use maracas_sweep::primitives::cost::call_times;
 use maracas_sweep::primitives::locks::{Costs, measured_requests, queue, requests};
 use maracas_sweep::primitives::replay::Time;
@@ -24,7 +24,8 @@ pub(super) struct Run {
 
 impl Run {
     /// Simulates `system` under `entry` up to `until`; every job needs its whole budget. `None`
-    /// where the policy refuses the system.
+    /// where the policy refuses the system. No test is asked where the policy can do without: what
+    /// a decision takes does not hang on it.
     ///
     /// # Errors
     /// Where the policy is not the same twice.
@@ -37,7 +38,7 @@ impl Run {
             |vcpu: &Vcpu| Workload::Periodic { cost: Cost::Fixed(vcpu.reservation.budget) };
         let program = |vcpu: &Vcpu| Program::new(vcpu.id, workload(vcpu));
         let programs: Vec<_> = system.vcpus.iter().map(program).collect();
-        match record(&system, &programs, entry, &Params::new(), until) {
+        match record(&system, &programs, entry, &untested(entry), until) {
             Ok(stream) => Ok(Some(Self { entry, system, stream, calls: Vec::new() })),
             Err(Unlike::Refused(_)) => Ok(None),
             Err(unlike) => Err(unlike),
@@ -51,7 +52,7 @@ impl Run {
     /// The times of all steps in one run, as `watch` takes them.
     fn time(&self, watch: impl FnOnce(&Stream, &mut dyn Policy, usize) -> Vec<Time>) -> Vec<Time> {
         // What was recorded was admitted; a refusal now would leave nothing to time.
-        (self.entry.build)(&self.system, &Params::new()).map_or_else(
+        (self.entry.build)(&self.system, &untested(self.entry)).map_or_else(
             |_| Vec::new(),
             |mut policy| watch(&self.stream, policy.as_mut(), self.system.cores.len()),
         )
