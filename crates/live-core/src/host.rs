@@ -14,9 +14,9 @@ pub type VcpuHandleOf<H> = VcpuHandle<HandleOf<H>>;
 /// How a reply of a host is called.
 pub type ReplyOf<H, T> = <H as Host>::Reply<T>;
 
-/// The machine around a decider. As with an [`Executor`](crate::Executor), each call is one action and what it
-/// returns is the answer; nothing here decides. Its [`Observer`] is the journal: every event that
-/// the policy is told, every plan after it was carried out.
+/// The machine around a decider. As with an [`Executor`](crate::Executor), each call is one action
+/// and what it returns is the answer; nothing here decides. Its [`Observer`] is the journal: every
+/// event that the policy is told, every plan after it was carried out.
 pub trait Host: Observer + Sized {
     /// What VCPUs are acted on by.
     type Handle: Handle;

@@ -2,7 +2,7 @@
 //! ran.
 //!
 //! Nothing is enforced here. A budget that is spent, a block and a wake take effect inside the
-//! kernel by the run queue that it has, whenever this side hears of them ([`Kernel`]); a plan that
+//! kernel by the run queue that it has, whenever this side learns of them ([`Kernel`]); a plan that
 //! comes late leaves the law as it was.
 //!
 //! What is reported of a VCPU's service are differences of its meter in the kernel ([`Reported`]),

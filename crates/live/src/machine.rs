@@ -432,8 +432,8 @@ fn slow_down<'scope>(
     start_real_time(scope, format!("slow-{core}"), Some(hardware), Some(priority::SLOWING), spin)
 }
 
-/// Starts a real-time thread on a core, or on any. Its creator raises it: a thread that raises itself from
-/// `SCHED_OTHER` was seen starved for 700 ms before it got so far.
+/// Starts a real-time thread on a core, or on any. Its creator raises it: a thread that raises
+/// itself from `SCHED_OTHER` was seen starved for 700 ms before it got so far.
 fn start_real_time<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     name: String,

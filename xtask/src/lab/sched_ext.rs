@@ -1,18 +1,28 @@
 //! The scheduler that is a BPF program, in a guest: `bpf/loader` holds two budgets with the object
-//! that is checked in, and is killed.
+//! that is checked in, and is killed; and `maracas run` carries the quickstart out by agents and by
+//! the scheduler.
 
 use super::image::Image;
 use super::outcome::{Got, Report, Step};
+use super::row::SECONDS;
+use super::scenario::BROKEN;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the guest does, in the words of `init.sh`. The kernel's own work after its start would
-/// count as lateness; the loader's time to load is not known.
-pub(super) const PLAN: &str = "\
-step settle 30 sleep 5
-step budgets 90 /bin/maracas-bpf-loader /lab/maracas.bpf.o 5
-step killed 60 sh /lab/killed.sh
-";
+/// What the guest does, in the words of `init.sh`, with the quickstart's file. The kernel's own
+/// work after its start would count as lateness; the loader's time to load is not known.
+pub(super) fn plan(quickstart: &Path) -> String {
+    let run = format!("maracas run '{}' --duration {SECONDS}s --json", quickstart.display());
+    format!(
+        "step settle 30 sleep 5\n\
+         step agents 60 {run}\n\
+         step kernel 60 {run} --backend sched-ext\n\
+         step budgets 90 /bin/maracas-bpf-loader /lab/maracas.bpf.o 5\n\
+         step killed 60 sh /lab/killed.sh\n"
+    )
+}
+/// What MARACAS may take of the cores under the scheduler in the kernel, of what its agents take.
+const SHARE: f64 = 0.5;
 /// Kills the loader when its scheduler is enabled.
 const KILLED: &str = "\
 state() { cat /sys/kernel/sched_ext/state; }
@@ -108,6 +118,30 @@ pub(super) fn judge(steps: &[Step]) -> (Option<Report>, Vec<String>) {
     (report, problems)
 }
 
+/// What `maracas run` came to with the scheduler in the kernel, beside agents in the same boot, and
+/// what is not as expected.
+pub(super) fn judge_run(steps: &[Step]) -> (Option<Report>, Vec<String>) {
+    let mut problems = Vec::new();
+    let [agents, kernel] = ["agents", "kernel"].map(|name| {
+        let step = steps.iter().find(|step| step.name == name);
+        let report = step.and_then(|step| Report::read(&step.out));
+        let code = step.and_then(|step| step.code);
+        if report.is_none() || !matches!(code, Some(0 | BROKEN)) {
+            let err = step.map_or("", |step| step.err.trim());
+            let last = err.lines().next_back().unwrap_or_default();
+            problems.push(format!("maracas run by {name}: exit code {code:?}: {last}"));
+        }
+        report
+    });
+    let took = |report: &Option<Report>| report.as_ref().and_then(|report| report.agents);
+    if let (Some(agents), Some(kernel)) = (took(&agents), took(&kernel))
+        && kernel > agents * SHARE
+    {
+        problems.push(format!("it takes {kernel:.1} % of a core, more than half of {agents:.1} %"));
+    }
+    (kernel, problems)
+}
+
 /// What is wrong where a line is not printed.
 fn is_unsaid(out: &str, line: &str) -> Option<String> {
     let is_said = out.lines().any(|it| it == line);
@@ -165,7 +199,7 @@ impl End {
 
 #[cfg(test)]
 mod tests {
-    use super::{SAID, Step, judge};
+    use super::{SAID, Step, judge, judge_run};
 
     fn steps(budgets: &str, code: i32, killed: &str) -> Vec<Step> {
         let step = |name: &str, out: &str, code| Step {
@@ -211,5 +245,28 @@ mod tests {
         assert_eq!(judge(&steps("", 1, reverted)).1.len(), 1);
         assert_eq!(judge(&steps(&well, 0, "before enabled\nafter enabled\n")).1.len(), 1);
         assert_eq!(judge(&[]).1.len(), 3);
+    }
+
+    #[test]
+    fn a_run_that_takes_more_than_half_of_what_agents_take_is_a_problem() {
+        let report = |agents_ns: u64| {
+            let delivered = r#""delivered": {"mean_ns": 100, "error_p50_ns": 0}"#;
+            let tasks = format!(r#"[{{"name": "a", "budget_ns": 100, {delivered}}}]"#);
+            format!(r#"{{"duration_ns": 5000000000, "agents_ns": {agents_ns}, "tasks": {tasks}}}"#)
+        };
+        let ran = |agents: u64, kernel: u64| {
+            let step = |name: &str, ns| Step {
+                name: name.into(),
+                out: report(ns),
+                code: Some(0),
+                ..Step::default()
+            };
+            judge_run(&[step("agents", agents), step("kernel", kernel)])
+        };
+        let (report, problems) = ran(400_000_000, 150_000_000);
+        assert!(problems.is_empty(), "{problems:?}");
+        assert_eq!(report.and_then(|report| report.agents), Some(3.0));
+        assert_eq!(ran(400_000_000, 250_000_000).1.len(), 1);
+        assert_eq!(judge_run(&[]).1.len(), 2);
     }
 }
