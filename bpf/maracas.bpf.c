@@ -53,14 +53,18 @@ const volatile struct sizes sizes SEC(".rodata.sizes");
 static void report(const struct event *event)
 {
 	struct event *entry = bpf_ringbuf_reserve(&events, sizeof(*entry), 0);
+	bool is_news = event->kind == EVENT_WOKE || event->end != LAW_PREEMPTED;
 
 	if (!entry) {
 		__sync_fetch_and_add(&ending.lost, 1);
 		return;
 	}
 	*entry = *event;
-	/* The reader sleeps by its own timer: a wake-up for each event would cost more than it. */
-	bpf_ringbuf_submit(entry, BPF_RB_NO_WAKEUP);
+	/*
+	 * The reader is woken where a policy may have an answer. What was preempted was so by the
+	 * law and the run queue that the policy made: it is read with what comes next.
+	 */
+	bpf_ringbuf_submit(entry, is_news ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 }
 
 /*

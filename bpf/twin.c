@@ -168,6 +168,8 @@ int main(int argc, char **argv)
 		queues[i][slots[i].read].allowance = LAW_NEVER;
 		queues[i][slots[i].read].background_allowed = 1;
 	}
+	/* Who writes the next step may have to read this one's outcome before. */
+	setvbuf(stdout, NULL, _IOLBF, 0);
 	while (step(&now)) {
 		for (__u32 i = 0; i < n_cores; i++)
 			law_charge(&cores[i], vcpus, now);

@@ -9,14 +9,14 @@
 
 #[path = "../shared/bounds.rs"]
 mod bounds;
+#[path = "../shared/law.rs"]
+mod law;
 
 use maracas_core::contract::{End, Grant, Limit, MemoryLimit, Mode, RunQueue};
 use maracas_core::dispatch::{self, Readings, Running};
 use maracas_core::{Duration, VcpuId};
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Steps of all cases together.
@@ -357,38 +357,11 @@ fn number(end: Option<End>) -> usize {
     }
 }
 
-/// Compiles `bpf/twin.c`. `None` after a skip, where there is no compiler.
-fn twin(folder: &Path) -> Option<PathBuf> {
-    let bpf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bpf");
-    let program = folder.join("twin");
-    let warnings = ["-Wall", "-Wextra", "-Werror", "-std=gnu11", "-O1", "-pthread"];
-    let status =
-        Command::new("cc").args(warnings).arg(bpf.join("twin.c")).arg("-o").arg(&program).status();
-    match status {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            bounds::skip("a C compiler");
-            None
-        }
-        Err(error) => panic!("cc: {error}"),
-        Ok(status) => {
-            assert!(status.success(), "twin.c does not compile");
-            Some(program)
-        }
-    }
-}
-
-/// A folder of a test's own.
-fn folder(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    fs::create_dir_all(&folder).unwrap();
-    folder
-}
-
 /// Plans that come faster than a core reads them: each run queue that it reads is whole, and none
 /// is older than one before.
 #[test]
 fn a_run_queue_is_not_written_while_a_core_reads_it() {
-    let Some(program) = twin(&folder("twin-send")) else { return };
+    let Some(program) = law::compile(&law::folder("twin-send")) else { return };
     let output = Command::new(program).args(["send", "200000"]).output().unwrap();
     assert!(output.status.success(), "{}", output.status);
     assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), "torn 0 older 0");
@@ -396,8 +369,8 @@ fn a_run_queue_is_not_written_while_a_core_reads_it() {
 
 #[test]
 fn the_law_in_c_is_the_law_in_rust() {
-    let folder = folder("twin");
-    let Some(program) = twin(&folder) else { return };
+    let folder = law::folder("twin");
+    let Some(program) = law::compile(&folder) else { return };
     let cases = [(1, 0), (2, 0), (3, 0), (4, 300)];
     for (seed, least) in cases {
         let mut machine = Machine::new(least);

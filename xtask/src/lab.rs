@@ -124,7 +124,8 @@ impl<'a> Lab<'a> {
         }
         let tests = guests.iter().any(|(one, _)| one.work == Work::Tests);
         let is_wanted: &dyn Fn(&str) -> bool = &|name| options.wants_test(name);
-        let made = made::build(root, options.binary.as_deref(), tests.then_some(is_wanted));
+        let loads = guests.iter().any(|(one, _)| one.work == Work::SchedExt);
+        let made = made::build(root, options.binary.as_deref(), tests.then_some(is_wanted), loads);
         let made = made.map_err(Unready::Failed)?;
         let lab =
             Self { root, options, folder, emulator, shell, kernels, made, begin, _lock: lock };
@@ -285,7 +286,7 @@ impl<'a> Lab<'a> {
             }
         }
         if scenario.work == Work::SchedExt {
-            plan.push_str(sched_ext::PLAN);
+            plan.push_str(&sched_ext::plan(&self.root.join("examples/quickstart.toml")));
         }
         for test in self.tests(scenario) {
             let (name, path, package) = (&test.name, test.path.display(), test.package.display());

@@ -7,14 +7,7 @@
 //! before all that for the first VCPU alone on a core that idles else, and after it what is left
 //! for others when a VCPU may run without end. It is no part of `maracas run`.
 
-mod layout;
-
-use layout::{Cores, Event, Grant, Queue, Vcpus};
-use libbpf_rs::query::ProgInfoIter;
-use libbpf_rs::{
-    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramInput, RingBufferBuilder,
-};
-use std::cell::RefCell;
+use maracas_kernel::{Event, Grant, Happened, Queue, Scheduler};
 use std::error::Error;
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -83,101 +76,46 @@ impl Drop for Programs {
     }
 }
 
-/// The scheduler, as long as it is attached.
-struct Scheduler {
-    object: Object,
-    _link: Link,
-    /// Which of the core's run queues is to be written next.
-    spare: u32,
+/// `LAW_LIMIT_REACHED`.
+const LIMIT_REACHED: u32 = 3;
+
+/// The scheduler, loaded and attached.
+fn attach(object: &str, vcpus: u32) -> Result<Scheduler> {
+    let scheduler = Scheduler::attach(Some(&std::fs::read(object)?), vcpus)?;
+    for (name, instructions) in scheduler.verified() {
+        println!("verified {name} {instructions}");
+    }
+    let [load_ms, attach_ms] = scheduler.took().map(|took| took.as_secs_f64() * 1e3);
+    println!("load_ms {load_ms:.1} attach_ms {attach_ms:.1}");
+    Ok(scheduler)
 }
 
-impl Scheduler {
-    fn attach(object: &str, vcpus: u32) -> Result<Self> {
-        let begun = Instant::now();
-        let mut open = ObjectBuilder::default().open_file(object)?;
-        let cores = std::thread::available_parallelism()?.get() as u32;
-        for mut map in open.maps_mut() {
-            if map.name() == ".rodata.sizes" {
-                map.set_initial_value(&[cores.to_ne_bytes(), vcpus.to_ne_bytes()].concat())?;
-            }
-        }
-        let mut object = open.load()?;
-        let loaded = begun.elapsed();
-        print_verified(&object);
-        let link = object
-            .maps_mut()
-            .find(|map| map.name() == "maracas")
-            .ok_or("the object has no scheduler")?
-            .attach_struct_ops()?;
-        println!(
-            "load_ms {:.1} attach_ms {:.1}",
-            loaded.as_secs_f64() * 1e3,
-            (begun.elapsed() - loaded).as_secs_f64() * 1e3
-        );
-        Ok(Self { object, _link: link, spare: layout::FIRST_SPARE })
-    }
-
-    fn map(&self, name: &str) -> Result<libbpf_rs::Map<'_>> {
-        let found = self.object.maps().find(|map| map.name().to_str() == Some(name));
-        found.ok_or_else(|| format!("the object has no map {name}").into())
-    }
-
-    /// Runs one of the object's programs that answer user space, with 0 or more.
-    fn call(&mut self, name: &str, argument: &mut [u8]) -> Result<u32> {
-        let mut programs = self.object.progs_mut();
-        let program = programs.find(|program| program.name() == name);
-        let program = program.ok_or_else(|| format!("the object has no program {name}"))?;
-        let input = ProgramInput { context_in: Some(argument), ..ProgramInput::default() };
-        let answer = program.test_run(input)?.return_value;
-        let error = || format!("{name}: error {}", answer as i32);
-        if (answer as i32) < 0 { Err(error().into()) } else { Ok(answer) }
-    }
-
-    /// A thread belongs to a VCPU from now on.
-    fn join(&mut self, thread: u32, vcpu: u32) -> Result<()> {
-        self.call("join", &mut [thread.to_ne_bytes(), vcpu.to_ne_bytes()].concat()).map(drop)
-    }
-
-    /// Lets threads of a VCPU that have waited so long run for once; for good where it `leaves`.
-    /// How many these are.
-    fn tend(&mut self, vcpu: u32, leaves: bool, waited: Duration) -> Result<u32> {
-        let mut argument = [vcpu.to_ne_bytes(), u32::from(leaves).to_ne_bytes()].concat();
-        argument.extend((waited.as_nanos() as u64).to_ne_bytes());
-        self.call("tend", &mut argument)
-    }
-
-    /// Sends the core another run queue.
-    fn plan(&mut self, queue: &Queue) -> Result<()> {
-        let key = (CORE * layout::QUEUES + self.spare).to_ne_bytes();
-        self.map("queues")?.update(&key, queue.bytes(), MapFlags::ANY)?;
-        self.spare = self.call("take", &mut CORE.to_ne_bytes())?;
-        Ok(())
-    }
-
-    /// The state of all cores.
-    fn cores(&self) -> Result<Cores> {
-        Ok(Cores(self.whole(".bss.cores")?))
-    }
-
-    /// The state of all VCPUs.
-    fn vcpus(&self) -> Result<Vcpus> {
-        Ok(Vcpus(self.whole(".bss.vcpus")?))
-    }
-
-    /// Reads a map that has one value.
-    fn whole(&self, name: &str) -> Result<Vec<u8>> {
-        let value = self.map(name)?.lookup(&0u32.to_ne_bytes(), MapFlags::ANY)?;
-        value.ok_or_else(|| format!("the map {name} is empty").into())
-    }
+/// What a VCPU had on its budget, in nanoseconds.
+fn foreground(scheduler: &Scheduler, vcpu: u32) -> Result<u64> {
+    Ok(scheduler.vcpu(vcpu)?.meters[0])
 }
 
-/// Says how many instructions the verifier went through, program by program.
-fn print_verified(object: &Object) {
-    let names: Vec<_> = object.progs().map(|program| program.name().to_owned()).collect();
-    for program in ProgInfoIter::default() {
-        if names.iter().any(|name| name.as_encoded_bytes() == program.name.as_bytes()) {
-            println!("verified {} {}", program.name.to_string_lossy(), program.verified_insns);
+/// What threads that belong to no VCPU had of the core, in nanoseconds.
+fn others(scheduler: &Scheduler) -> Result<u64> {
+    Ok(scheduler.core(CORE)?.others)
+}
+
+/// CLOCK_MONOTONIC in nanoseconds.
+fn monotonic() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a structure of our own, which the call fills.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// The end of a VCPU's segment on its budget, if the event is one: when it began, how far past its
+/// limit the meter was (less than 0 = before it), and whether the budget ended it.
+fn end_of(event: &Event, of: u32) -> Option<(u64, i64, bool)> {
+    match event.what {
+        Happened::Ran { from, mode: 0, meter, until, end } if event.vcpu == of => {
+            Some((from, meter as i64 - until as i64, end == LIMIT_REACHED))
         }
+        Happened::Ran { .. } | Happened::Woke => None,
     }
 }
 
@@ -206,12 +144,11 @@ struct Span {
 impl Span {
     /// The next `periods` periods of the first `vcpus` VCPUs.
     fn new(scheduler: &Scheduler, vcpus: u32, periods: u64) -> Result<Self> {
-        let meters = scheduler.vcpus()?;
         Ok(Self {
             vcpus,
             periods,
-            begin: layout::monotonic() + PERIOD_NS,
-            meters: (0..vcpus).map(|vcpu| meters.foreground(vcpu)).collect(),
+            begin: monotonic() + PERIOD_NS,
+            meters: (0..vcpus).map(|vcpu| foreground(scheduler, vcpu)).collect::<Result<_>>()?,
             has_background: vcpus == BUDGETED,
         })
     }
@@ -223,42 +160,49 @@ impl Span {
 
     /// The run queue in the period before number `next`, with what comes then.
     fn queue(&self, next: u64) -> Queue {
-        let mut queue = Queue::new();
+        let mut queue = Queue::default();
+        let mut has_room = true;
         for (vcpu, meter) in (0..self.vcpus).zip(&self.meters) {
-            queue.push_foreground(Grant::new(vcpu, meter + BUDGET_NS * next));
+            has_room &= queue.push_foreground(Grant::new(vcpu, meter + BUDGET_NS * next));
             let ahead = Grant::new(vcpu, meter + BUDGET_NS * (next + 1));
-            queue.push_foreground(ahead.ahead(self.due(next)));
+            has_room &= queue.push_foreground(ahead.ahead(self.due(next)));
         }
         if self.has_background {
-            queue.push_background(Grant::new(BUDGETED, u64::MAX));
+            has_room &= queue.push_background(Grant::new(BUDGETED, u64::MAX));
         }
+        assert!(has_room, "a run queue has room for five entries");
         queue
     }
 
     /// Sends plan after plan, each half a period before it counts, up to the last period's end.
-    fn run(&self, scheduler: &mut Scheduler, between: impl Fn() -> Result<()>) -> Result<()> {
+    /// What happened meanwhile.
+    fn run(&self, scheduler: &mut Scheduler) -> Result<Vec<Event>> {
+        let mut observed = Vec::new();
         for next in 0..self.periods {
-            scheduler.plan(&self.queue(next))?;
+            scheduler.send(CORE, &self.queue(next))?;
             sleep_until(self.due(next) + PERIOD_NS / 2);
-            between()?;
+            observed.extend(std::iter::from_fn(|| scheduler.next_event().transpose()).flatten());
         }
         sleep_until(self.due(self.periods));
-        between()
+        while let Some(event) = scheduler.next_event()? {
+            observed.push(event);
+        }
+        Ok(observed)
     }
 
     /// Prints what was delivered, how late budgets ended, and how soon the first began.
-    fn report(&self, events: &[Event], meters: &Vcpus, name: &str) {
+    fn report(&self, events: &[Event], scheduler: &Scheduler, name: &str) -> Result<()> {
         for (vcpu, before) in (0..self.vcpus).zip(&self.meters) {
             let own = || {
-                let is_own = move |event: &&Event| event.is_foreground_of(vcpu);
-                events.iter().filter(is_own).filter(|event| event.from + EARLY_NS >= self.begin)
+                let segments = events.iter().filter_map(move |event| end_of(event, vcpu));
+                segments.filter(|(from, ..)| from + EARLY_NS >= self.begin)
             };
-            let ends = own().filter(|event| event.is_limit()).map(Event::overrun).collect();
+            let ends = own().filter(|(.., is_limit)| *is_limit).map(|(_, over, _)| over).collect();
             let starts = (0..self.periods).filter_map(|period| {
-                let first = own().find(|event| event.from + EARLY_NS >= self.due(period))?;
-                Some(first.from as i64 - self.due(period) as i64)
+                let (first, ..) = own().find(|(from, ..)| from + EARLY_NS >= self.due(period))?;
+                Some(first as i64 - self.due(period) as i64)
             });
-            let had = (meters.foreground(vcpu) - before) as f64;
+            let had = (foreground(scheduler, vcpu)? - before) as f64;
             let mean = had / self.periods as f64 / BUDGET_NS as f64;
             let ends = quantiles(ends);
             print!("{name} {vcpu} delivered/C {mean:.5} end_us {ends}");
@@ -267,12 +211,13 @@ impl Span {
             }
             println!();
         }
+        Ok(())
     }
 }
 
 /// Sleeps until an instant of CLOCK_MONOTONIC.
 fn sleep_until(at: u64) {
-    std::thread::sleep(Duration::from_nanos(at.saturating_sub(layout::monotonic())));
+    std::thread::sleep(Duration::from_nanos(at.saturating_sub(monotonic())));
 }
 
 /// Starts a program that waits until it is told to spin.
@@ -292,52 +237,37 @@ fn run(object: &str, seconds: f64) -> Result<()> {
     let vcpus = BUDGETED + 1;
     // They end after the scheduler: what has no budget left cannot run to its end under it.
     let mut programs = Programs(Vec::new());
-    let mut scheduler = Scheduler::attach(object, vcpus)?;
-    let mut homes = vec![0; layout::VCPUS * 4];
-    for vcpu in 0..vcpus as usize {
-        homes[4 * vcpu..4 * vcpu + 4].copy_from_slice(&CORE.to_ne_bytes());
-    }
-    scheduler.map(".bss.homes")?.update(&0u32.to_ne_bytes(), &homes, MapFlags::ANY)?;
+    let mut scheduler = attach(object, vcpus)?;
     for vcpu in 0..vcpus {
+        scheduler.settle(vcpu, CORE)?;
         programs.0.push(spinner(&["spin"])?);
-        scheduler.join(programs.0[vcpu as usize].id(), vcpu)?;
+        scheduler.join(programs.0[vcpu as usize].id() as i32, vcpu)?;
     }
     programs.0.push(spinner(&["spin", "confined"])?);
     raise()?;
-    let observed = RefCell::new(Vec::new());
-    let mut ring = RingBufferBuilder::new();
-    let events = MapHandle::try_from(&scheduler.map("events")?)?;
-    ring.add(&events, |bytes| {
-        observed.borrow_mut().extend(Event::read(bytes));
-        0
-    })?;
-    let ring = ring.build()?;
-    let between = || ring.consume().map_err(Into::into);
 
     let alone = Span::new(&scheduler, 1, ALONE)?;
     tell(&mut programs.0[..1])?;
-    alone.run(&mut scheduler, between)?;
-    alone.report(&observed.take(), &scheduler.vcpus()?, "alone");
+    let observed = alone.run(&mut scheduler)?;
+    alone.report(&observed, &scheduler, "alone")?;
 
     let periods = (seconds * 1e9) as u64 / PERIOD_NS;
     let span = Span::new(&scheduler, BUDGETED, periods)?;
     tell(&mut programs.0[1..])?;
-    let (before, begun) = (scheduler.cores()?, Instant::now());
-    span.run(&mut scheduler, between)?;
-    let (cores, ran) = (scheduler.cores()?, begun.elapsed().as_nanos() as f64);
-    let meters = scheduler.vcpus()?;
-    span.report(&observed.borrow(), &meters, "vcpu");
-    let others = (cores.others(CORE) - before.others(CORE)) as f64 / ran;
-    let background = meters.background(BUDGETED) as f64 / ran;
+    let (before, begun) = (others(&scheduler)?, Instant::now());
+    let observed = span.run(&mut scheduler)?;
+    let (core, ran) = (scheduler.core(CORE)?, begun.elapsed().as_nanos() as f64);
+    span.report(&observed, &scheduler, "vcpu")?;
+    let others = (core.others - before) as f64 / ran;
+    let background = scheduler.vcpu(BUDGETED)?.meters[1] as f64 / ran;
     println!("others {others:.4} background {background:.4}");
-    println!("margin_us {:.1}", cores.margin(CORE) as f64 / 1e3);
+    println!("margin_us {:.1}", core.margin as f64 / 1e3);
     println!("without_end_others {:.4}", without_end(&mut scheduler)?);
     without_budget(&mut scheduler, &mut programs.0[..BUDGETED as usize])?;
     // What belongs to no VCPU would only keep the core busy.
     programs.0.pop().map_or(Ok(()), |mut program| program.kill())?;
     watched(&mut scheduler)?;
-    let ending = scheduler.whole(".bss.ending")?;
-    println!("lost {}", u64::from_ne_bytes(ending[..8].try_into()?));
+    scheduler.check()?;
     Ok(())
 }
 
@@ -345,15 +275,15 @@ fn run(object: &str, seconds: f64) -> Result<()> {
 /// the second is killed, and ends when its VCPU leaves.
 fn without_budget(scheduler: &mut Scheduler, programs: &mut [Child]) -> Result<()> {
     let [tended, killed] = programs else { return Err("two programs are needed".into()) };
-    scheduler.plan(&Queue::new())?;
+    scheduler.send(CORE, &Queue::default())?;
     std::thread::sleep(SHORT);
-    let (begin, meter) = (preemptions(tended.id())?, scheduler.vcpus()?.foreground(0));
+    let (begin, meter) = (preemptions(tended.id())?, foreground(scheduler, 0)?);
     std::thread::sleep(SHORT);
     let waits = preemptions(tended.id())? == begin;
     let threads = scheduler.tend(0, false, SHORT / 2)?;
     std::thread::sleep(SHORT);
     let ran = threads == 1 && preemptions(tended.id())? > begin;
-    let charged = scheduler.vcpus()?.foreground(0) - meter;
+    let charged = foreground(scheduler, 0)? - meter;
     println!("without_budget waits {waits} tended {ran} charged_ns {charged}");
     killed.kill()?;
     std::thread::sleep(SHORT);
@@ -387,12 +317,12 @@ fn preemptions(process: u32) -> Result<u64> {
 
 /// What others have of the core when a VCPU may run there without end.
 fn without_end(scheduler: &mut Scheduler) -> Result<f64> {
-    let mut queue = Queue::new();
-    queue.push_foreground(Grant::new(0, u64::MAX));
-    let (before, begun) = (scheduler.cores()?, Instant::now());
-    scheduler.plan(&queue)?;
+    let mut queue = Queue::default();
+    assert!(queue.push_foreground(Grant::new(0, u64::MAX)), "it has room for one");
+    let (before, begun) = (others(scheduler)?, Instant::now());
+    scheduler.send(CORE, &queue)?;
     std::thread::sleep(WITHOUT_END);
-    let ran = scheduler.cores()?.others(CORE) - before.others(CORE);
+    let ran = others(scheduler)? - before;
     Ok(ran as f64 / begun.elapsed().as_nanos() as f64)
 }
 

@@ -13,7 +13,9 @@ mod rig;
 mod service_request;
 
 use crate::VcpuHandleOf;
-use crate::{Core, Demand, Ended, Executor, Handle, Host, Place, Refusal, Reply, ReplyOf, Request};
+use crate::{
+    Demand, Ended, Handle, HandleOf, Host, ManagedCore, Place, Refusal, Reply, ReplyOf, Request,
+};
 use holds::Hold;
 use maracas_core::contract::{End, Mode, Statistic, decide};
 use maracas_core::journal::{Note, Record};
@@ -221,8 +223,8 @@ impl<H: Host> Decider<H> {
         for core in self.cores() {
             let mut core = self.host.core(core);
             core.drain();
-            std::mem::swap(&mut core.outbox, &mut self.events);
-            self.notes.extend(core.take_notes());
+            std::mem::swap(core.outbox(), &mut self.events);
+            core.take_notes(&mut self.notes);
             drop(core);
             let mut notes = std::mem::take(&mut self.notes);
             notes.drain(..).for_each(|note| self.host.record(&note));
@@ -233,7 +235,7 @@ impl<H: Host> Decider<H> {
 
     /// The cores on which something changed that the law depends on, since this was asked last.
     fn stirred(&mut self) -> CoreSet {
-        let stirred = |core: &CoreId| std::mem::take(&mut self.host.core(*core).stirred);
+        let stirred = |core: &CoreId| self.host.core(*core).take_stirred();
         (0..self.plan.cores() as u16).map(CoreId).filter(stirred).collect()
     }
 
@@ -337,10 +339,9 @@ impl<H: Host> Decider<H> {
             Request::Hold { id, number, reply } => self.hold(id, number, reply, now),
             Request::Unhold(number) => self.unhold(number),
             Request::Rescan(id) => {
-                self.with_vcpu_handle(id, |core, index| {
-                    core.rescan(index);
-                    core.vcpu_handles[index].suppose_runnable();
-                });
+                if let Some(slot) = self.known.get(&id).and_then(|known| known.slot) {
+                    self.host.core(slot).list_threads(id);
+                }
                 self.tell(now, &Event::Woke { vcpu: id, on_behalf: None, exact: true });
             }
             Request::Destroy { id, reply } => {
@@ -394,15 +395,12 @@ impl<H: Host> Decider<H> {
         let relieved = self.cores().any(|core| self.host.core(core).was_relieved());
         let mut core = self.host.core(place);
         core.attach(vcpu_handle, sits);
-        if let Some(index) = core.index(id) {
-            core.rescan(index);
-            core.vcpu_handles[index].suppose_runnable();
-            core.vcpu_handles[index].handle.reset();
-            if relieved {
-                core.hold_again(index);
-            }
+        core.list_threads(id);
+        core.vcpu_handle(id).into_iter().for_each(|vcpu_handle| vcpu_handle.handle.reset());
+        if relieved {
+            core.hold_again(id);
         }
-        core.stirred = true;
+        core.stir();
         drop(core);
         self.tell(now, &Event::Woke { vcpu: id, on_behalf: None, exact: true });
     }
@@ -424,16 +422,6 @@ impl<H: Host> Decider<H> {
         self.tell(at, &Event::Completed(job));
     }
 
-    fn with_vcpu_handle(&mut self, id: VcpuId, act: impl FnOnce(&mut Core<H::Exec>, usize)) {
-        let slot = self.known.get(&id).and_then(|known| known.slot);
-        let Some(slot) = slot else { return };
-        let mut core = self.host.core(slot);
-        if let Some(index) = core.index(id) {
-            act(&mut core, index);
-            core.stirred = true;
-        }
-    }
-
     /// Notes what is to be said of a VCPU handle at its end.
     fn remark(&mut self, notes: Vec<Note>) {
         let at = self.host.now();
@@ -453,8 +441,8 @@ impl<H: Host> Decider<H> {
         decide(self.policy.as_mut(), now, &mut self.plan);
         self.host.planned(now, &self.plan);
         for core in self.cores() {
-            let core = self.host.core(core);
-            let notes = core.vcpu_handles.iter().flat_map(|it| it.handle.remarks(it.id));
+            let mut core = self.host.core(core);
+            let notes = core.vcpu_handles().iter().flat_map(|it| it.handle.remarks(it.id));
             let notes = notes.collect();
             drop(core);
             self.remark(notes);

@@ -1,6 +1,6 @@
 //! What the decider asks of the machine around it: cores, time, requests, the journal, the sensor.
 
-use crate::{Core, Executor, Request, VcpuHandle};
+use crate::{Handle, ManagedCore, Request, VcpuHandle};
 use maracas_core::contract::{Observer, Sample};
 use maracas_core::journal::Record;
 use maracas_core::{CoreId, Instant, Job, VcpuId};
@@ -8,23 +8,25 @@ use std::io;
 use std::ops::DerefMut;
 
 /// What a host's VCPUs are acted on by.
-pub type HandleOf<H> = <<H as Host>::Exec as Executor>::Handle;
+pub type HandleOf<H> = <H as Host>::Handle;
 /// A VCPU handle of a host.
 pub type VcpuHandleOf<H> = VcpuHandle<HandleOf<H>>;
 /// How a reply of a host is called.
 pub type ReplyOf<H, T> = <H as Host>::Reply<T>;
 
-/// The machine around a decider. As with an [`Executor`], each call is one action and what it
-/// returns is the answer; nothing here decides. Its [`Observer`] is the journal: every event that
-/// the policy is told, every plan after it was carried out.
+/// The machine around a decider. As with an [`Executor`](crate::Executor), each call is one action
+/// and what it returns is the answer; nothing here decides. Its [`Observer`] is the journal: every
+/// event that the policy is told, every plan after it was carried out.
 pub trait Host: Observer + Sized {
-    /// What the cores are acted on by.
-    type Exec: Executor;
+    /// What VCPUs are acted on by.
+    type Handle: Handle;
+    /// By what the law is carried out on a core.
+    type Core: ManagedCore<Self::Handle> + ?Sized;
     /// Where an answer to a caller goes.
     type Reply<T>: Reply<T>;
 
     /// One of the cores, as no other thread has it now.
-    fn core(&mut self, core: CoreId) -> impl DerefMut<Target = Core<Self::Exec>>;
+    fn core(&mut self, core: CoreId) -> impl DerefMut<Target = Self::Core>;
     /// The time, since the run began.
     fn now(&self) -> Instant;
     /// Appends what was asked for since the last call, in its order.

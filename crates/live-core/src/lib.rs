@@ -28,6 +28,8 @@ mod fake;
 #[cfg(feature = "faults")]
 mod fault;
 mod host;
+mod kernel_core;
+mod managed_core;
 pub mod priority;
 pub mod protocol;
 mod record;
@@ -46,6 +48,8 @@ pub use executor::{Executor, Handle, Recoloring, is_gone};
 #[cfg(feature = "faults")]
 pub use fault::Fault;
 pub use host::{HandleOf, Host, Reply, ReplyOf, VcpuHandleOf};
+pub use kernel_core::{Kernel, KernelCore, KernelEvent, Ran, Reported};
+pub use managed_core::ManagedCore;
 pub use record::Record;
 pub use request::{Ended, Refusal, Request, VcpuStatus};
 pub use stretch::Stretch;

@@ -178,6 +178,10 @@ impl<H: Handle> VcpuHandle<H> {
     pub const fn meter(&self, mode: Mode) -> Duration {
         Duration::from_nanos(self.meter_ns[mode as usize])
     }
+    /// Its meter of `mode` reads this, as who counts it elsewhere says.
+    pub const fn set_meter(&mut self, mode: Mode, reading: Duration) {
+        self.meter_ns[mode as usize] = reading.ticks();
+    }
     /// Whether any of its threads has something to run, as far as seen.
     pub fn is_runnable(&self) -> bool {
         self.threads.iter().any(|thread| thread.runnable)

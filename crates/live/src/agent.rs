@@ -33,7 +33,7 @@ const HANDOVER: Duration = Duration::from_secs(1);
 
 /// What all agents share.
 pub(crate) struct Agents<'a> {
-    pub(crate) cores: &'a [Mutex<Core>],
+    pub(crate) cores: &'a [Arc<Mutex<Core>>],
     pub(crate) decider: Mutex<Decider>,
     /// One wake-up an agent.
     pub(crate) wakeups: Vec<Arc<Wakeup>>,
@@ -54,7 +54,7 @@ pub(crate) struct Agents<'a> {
 impl<'a> Agents<'a> {
     /// The agents of `cores`, none of which lives yet.
     pub(crate) fn new(
-        cores: &'a [Mutex<Core>],
+        cores: &'a [Arc<Mutex<Core>>],
         decider: Decider,
         mail: &'a Wakeup,
         heartbeats: Option<Heartbeats>,
@@ -148,7 +148,9 @@ impl<'a> Agents<'a> {
         let (Some(heartbeats), own) = (&self.heartbeats, usize::from(core.0)) else { return };
         for (agent, late) in neighbours.overdue(heartbeats, own, now_ns, NEIGHBOUR_PATIENCE) {
             // Held by an agent that is stuck itself: the guardian sees to it.
-            let Some(Ok(mut stuck)) = self.cores.get(agent).map(Mutex::try_lock) else { continue };
+            let Some(Ok(mut stuck)) = self.cores.get(agent).map(|it| it.try_lock()) else {
+                continue;
+            };
             let (late, freeze_threads) =
                 (Duration::from_nanos(late.as_nanos() as u64), &self.freeze_threads[own]);
             stuck.relieve(late, |vcpu| freeze_threads.post(&vcpu.freeze_thread, true));

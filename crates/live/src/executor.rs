@@ -16,7 +16,7 @@ use crate::sense::{Meter, VcpuEvents};
 use crate::setup::Means;
 use freeze_thread::FreezeThreads;
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
-use maracas_live_core::{Counts, Executor, Record};
+use maracas_live_core::{Counts, Executor, ManagedCore, Record};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{fmt, io};
@@ -25,6 +25,8 @@ use vcpu::ThisVcpu;
 /// One managed core of this host. Locked by the agent that acts on it; only agents do while they
 /// live.
 pub(crate) type Core = maracas_live_core::Core<ThisCore>;
+/// Any managed core of this host, by an agent or in the kernel, as the decider asks it.
+pub(crate) type AnyCore = dyn ManagedCore<ThisVcpu> + Send;
 /// A VCPU on such a core.
 pub(crate) type VcpuHandle = maracas_live_core::VcpuHandle<ThisVcpu>;
 
@@ -188,6 +190,6 @@ impl Executor for ThisCore {
 }
 
 /// The state of a core stays usable when an agent panicked: it is needed to release the threads.
-pub(crate) fn lock(core: &Mutex<Core>) -> MutexGuard<'_, Core> {
+pub(crate) fn lock<T: ?Sized>(core: &Mutex<T>) -> MutexGuard<'_, T> {
     core.lock().unwrap_or_else(PoisonError::into_inner)
 }

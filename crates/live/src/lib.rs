@@ -3,7 +3,7 @@
 //! Here are the per-core agents, the meters of VCPUs, the freezer, the guardian and what they need
 //! of the host. There is no scheduling choice here: every one of them is made by the policy behind
 //! [`maracas_core::Policy`], and no policy is known by name. Of our crates this one imports
-//! `maracas-core` and `maracas-live-core`.
+//! `maracas-core`, `maracas-live-core` and `maracas-kernel`.
 //!
 //! Start with [`machine`], then `agent`.
 #![cfg(target_os = "linux")]
@@ -19,7 +19,9 @@ mod executor;
 pub mod guardian;
 #[allow(unsafe_code)]
 pub mod host;
+pub mod in_kernel;
 pub mod journal;
+mod kernel;
 pub mod machine;
 pub mod migration;
 

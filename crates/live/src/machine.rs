@@ -1,6 +1,7 @@
 //! Machine 2: real commands on VCPUs of a stock Linux host, under any policy.
 
 pub(crate) mod ask;
+mod cores;
 mod duty;
 mod error;
 pub mod handle;
@@ -19,18 +20,18 @@ pub(crate) use steer::Palette;
 
 use crate::agent::Agents;
 use crate::clock::{self, Clock};
-use crate::executor::lock;
-use crate::executor::{self, Core};
+use crate::executor::{self, lock};
 use crate::guardian::Guardian;
 use crate::host::cgroup::{Hierarchies, Tree};
 use crate::host::claim::{Claim, Unclaimed};
-use crate::host::costs::{self, WakeCost};
 use crate::host::launch::{Exit, users};
 use crate::host::platform::Platform;
 use crate::host::{HardwareCore, rights, sched, sys};
 use crate::journal::{Header, Scribe};
+use crate::kernel::KernelCores;
 use crate::progress::Source;
 use crate::sense::{Senses, VcpuEvents};
+use cores::Cores;
 use handle::Mailbox;
 use maracas_core::admission::NotAdmitted;
 use maracas_core::contract::Statistic;
@@ -42,7 +43,7 @@ use rustix::thread::gettid;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::{fmt, io, thread};
 use steer::Steered;
 use supervisor::Supervisor;
@@ -79,7 +80,7 @@ pub struct Machine {
     policy: Box<dyn Policy>,
     header: Header,
     mailbox: Arc<Mailbox>,
-    cores: Arc<[Mutex<Core>]>,
+    cores: Cores,
     guardian: Option<Guardian>,
     server: Option<Box<dyn Service>>,
     /// What is sensed of memory.
@@ -116,19 +117,11 @@ impl Machine {
             setup.cores.iter().map(|core| Claim::take(*core)).collect();
         let claims = claims?;
         let clock = Clock::start();
-        let wakes = measure_wakes(&setup.cores, means.fifo).map_err(host("measure a wake"))?;
-        let open = |(id, core): (usize, &HardwareCore)| {
-            let (cost, id) = (wakes[id], CoreId(id as u16));
-            let mut core = executor::open(id, *core, clock.clone(), means, cost)?;
-            core.share = setup.share(id);
-            Ok(Mutex::new(core))
-        };
-        let cores: Result<Arc<[_]>, _> = setup.cores.iter().enumerate().map(open).collect();
-        let cores = cores.map_err(host("record context switches (CAP_PERFMON)"))?;
+        let cores = Cores::open(&setup, means, &clock)?;
         let source = Source::of(&setup, means);
         let first = setup.vcpus().map(|(vcpu, _)| vcpu.id.0 + 1).max().unwrap_or(0);
         let steered = Steered::open(&setup)?;
-        for core in &*cores {
+        for core in cores.of_agents() {
             lock(core).exec.bandwidth_limiter.clone_from(&steered.bandwidth_limiter);
         }
         let hierarchies = Hierarchies::read().map_err(host("find the control groups"))?;
@@ -215,13 +208,13 @@ impl Machine {
         mailbox.clock.restart();
         let Senses { sensor, meters, vcpus, notes } = senses;
         let mut meters = meters.into_iter();
-        for core in &*cores {
+        for core in cores.of_agents() {
             let mut core = lock(core);
             executor::sense(&mut core, meters.next(), vcpus);
             core.begin();
         }
         let (mut scribe, drain) = Scribe::new(&header);
-        scribe.recorder.record(&host_note());
+        scribe.recorder.record(&host_note(mailbox.means));
         scribe.recorder.record(&mailbox.source.note());
         let programs = setup.programs.iter().map(|it| (it.name.as_str(), &it.command));
         scribe.recorder.record(&note(Note::Users(users(programs))));
@@ -234,15 +227,16 @@ impl Machine {
         let noted = sensing.map(Note::Sensor).into_iter().chain(noted);
         noted.for_each(|said| scribe.recorder.record(&note(said)));
         let sampler = sensor.map(|sensor| Sampler::new(sensor, &setup));
-        let host = ThisHost::new(Arc::clone(&cores), Arc::clone(&mailbox), scribe, sampler);
+        let host = ThisHost::new(cores.all(), Arc::clone(&mailbox), scribe, sampler);
         let decider = Decider::new(policy, &setup.system, &setup.names, host);
-        let all_agents = Agents::new(
-            &cores,
+        let mut all_agents = Agents::new(
+            cores.of_agents(),
             decider,
             mailbox.wakeup(),
             guardian.as_ref().map(Guardian::heartbeats),
         )
         .map_err(|error| Error::Host("create an eventfd", error))?;
+        all_agents.wakeups.extend(cores.kernel().map(|kernel| Arc::clone(&kernel.wakeup)));
         // Programs are started here, by single acts that need more.
         let lowered = rights::lower();
         let closed = AtomicBool::new(false);
@@ -252,7 +246,9 @@ impl Machine {
                 drain.run(&closed, sink);
             });
             // The writer ends when this is said, so nothing may pass that by.
-            let result = caught(|| oversee(&all_agents, &setup, &mailbox, &mut guardian, vcpus));
+            let result = caught(|| {
+                oversee(&all_agents, cores.kernel(), &setup, &mailbox, &mut guardian, vcpus)
+            });
             closed.store(true, Ordering::Release);
             writer.thread().unpark();
             result
@@ -262,8 +258,7 @@ impl Machine {
             let _ = munlockall();
         }
         drop(all_agents);
-        drop(cores);
-        drop(steered);
+        drop((cores, steered));
         // Callers from here on get the answer that the system is ending.
         mailbox.close();
         drop(server);
@@ -276,23 +271,11 @@ impl Machine {
     }
 }
 
-/// What a wake costs on each of the cores, measured on all at once.
-fn measure_wakes(cores: &[HardwareCore], fifo: bool) -> io::Result<Vec<WakeCost>> {
-    thread::scope(|scope| {
-        let measure = |core: &HardwareCore| {
-            let core = *core;
-            scope.spawn(move || costs::wake(core, fifo))
-        };
-        let measuring: Vec<_> = cores.iter().map(measure).collect();
-        let died = |_| io::Error::other("a measuring thread died");
-        measuring.into_iter().map(|it| it.join().map_err(died)?).collect()
-    })
-}
-
-/// On what it ran, for a reader of the journal elsewhere.
-fn host_note() -> Record {
+/// On what it ran and by what, for a reader of the journal elsewhere.
+fn host_note(means: Means) -> Record {
     let text = Platform::detect().map_or_else(|error| error.to_string(), |host| host.to_string());
-    note(Note::Host(text))
+    let by = if means.kernel { "; by the scheduler in the kernel (sched_ext)" } else { "" };
+    note(Note::Host(text + by))
 }
 
 /// A note at the begin of the journal.
@@ -303,6 +286,7 @@ fn note(note: Note) -> Record {
 /// Starts the agents, keeps the programs, and takes everything down again.
 fn oversee(
     all_agents: &Agents<'_>,
+    kernel: Option<&KernelCores>,
     setup: &Setup,
     mailbox: &Mailbox,
     guardian: &mut Option<Guardian>,
@@ -310,14 +294,12 @@ fn oversee(
 ) -> Result<Outcome, Error> {
     let mut supervisor = Supervisor::new(setup, mailbox, guardian.as_mut(), counts)?;
     let result = thread::scope(|scope| {
-        let mut cores = setup.system.core_ids();
         // The scope waits for the agents, which nothing would stop any more after a panic.
         let result = caught(|| {
-            cores.try_for_each(|core| start_agent(scope, all_agents, mailbox, core))?;
-            setup
-                .system
-                .core_ids()
-                .try_for_each(|core| slow_down(scope, all_agents, setup, core))?;
+            match kernel {
+                Some(kernel) => start_decider(scope, all_agents, mailbox, kernel)?,
+                None => start_agents(scope, all_agents, mailbox, setup)?,
+            }
             supervisor.keep()
         });
         all_agents.stop();
@@ -348,6 +330,12 @@ fn oversee(
             heartbeats.rest(usize::from(core.id.0));
         }
     }
+    if let Some(kernel) = kernel {
+        // What is left without a budget could not end under it.
+        let (vcpu_handles, refused) = kernel.release();
+        released.extend(vcpu_handles);
+        trouble.extend(refused.map(|error| error.to_string()));
+    }
     mailbox.close();
     let refused = std::mem::take(&mut supervisor.refused);
     let ended = supervisor.ended_for();
@@ -369,6 +357,36 @@ fn caught<T>(act: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     })
 }
 
+/// Starts the agents of all cores, and the threads that make slower ones of some.
+fn start_agents<'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    all_agents: &'scope Agents<'_>,
+    mailbox: &'scope Mailbox,
+    setup: &Setup,
+) -> Result<(), Error> {
+    let mut cores = setup.system.core_ids();
+    cores.try_for_each(|core| start_agent(scope, all_agents, mailbox, core))?;
+    setup.system.core_ids().try_for_each(|core| slow_down(scope, all_agents, setup, core))
+}
+
+/// Starts the one thread that decides where the kernel carries the law out.
+fn start_decider<'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    all_agents: &'scope Agents<'_>,
+    mailbox: &'scope Mailbox,
+    kernel: &'scope KernelCores,
+) -> Result<(), Error> {
+    let priority = mailbox.means.fifo.then_some(priority::AGENT);
+    let decider = move || {
+        let lived = catch_unwind(AssertUnwindSafe(|| kernel.live(all_agents)));
+        if !matches!(lived, Ok(true)) {
+            mailbox.stop();
+        }
+        all_agents.took(Duration::from_nanos(clock::thread_ns()));
+    };
+    start_real_time(scope, "decider".to_string(), None, priority, decider)
+}
+
 /// Starts the agent and the freeze thread of `core`.
 fn start_agent<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
@@ -384,7 +402,7 @@ fn start_agent<'scope>(
         freeze_threads.live();
         all_agents.took(Duration::from_nanos(clock::thread_ns()));
     };
-    start_real_time(scope, format!("freeze-{core}"), hardware, priority, freeze_thread)?;
+    start_real_time(scope, format!("freeze-{core}"), Some(hardware), priority, freeze_thread)?;
     let agent = move || {
         let lived = catch_unwind(AssertUnwindSafe(|| all_agents.live(core)));
         if !matches!(lived, Ok(Ok(()))) {
@@ -392,7 +410,7 @@ fn start_agent<'scope>(
         }
         all_agents.took(Duration::from_nanos(clock::thread_ns()));
     };
-    start_real_time(scope, format!("agent-{core}"), hardware, priority, agent)
+    start_real_time(scope, format!("agent-{core}"), Some(hardware), priority, agent)
 }
 
 /// Starts the thread that makes a slower one of `core`, where the setup says so.
@@ -411,15 +429,15 @@ fn slow_down<'scope>(
     let cost = own.waking.cost().p50;
     drop(own);
     let spin = move || duty::live(share, hardware, &clock, cost, &all_agents.halt);
-    start_real_time(scope, format!("slow-{core}"), hardware, Some(priority::SLOWING), spin)
+    start_real_time(scope, format!("slow-{core}"), Some(hardware), Some(priority::SLOWING), spin)
 }
 
-/// Starts a real-time thread on a core. Its creator raises it: a thread that raises itself from
-/// `SCHED_OTHER` was seen starved for 700 ms before it got so far.
+/// Starts a real-time thread on a core, or on any. Its creator raises it: a thread that raises
+/// itself from `SCHED_OTHER` was seen starved for 700 ms before it got so far.
 fn start_real_time<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     name: String,
-    core: HardwareCore,
+    core: Option<HardwareCore>,
     priority: Option<u8>,
     live: impl FnOnce() + Send + 'scope,
 ) -> Result<(), Error> {
@@ -438,7 +456,7 @@ fn start_real_time<'scope>(
     if let Some(priority) = priority {
         sched::set_fifo(tid, priority, true).map_err(host)?;
     }
-    sched::set_affinity(tid, core).map_err(host)?;
+    core.map_or(Ok(()), |core| sched::set_affinity(tid, core)).map_err(host)?;
     let _ = go.send(());
     Ok(())
 }

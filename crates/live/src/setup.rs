@@ -110,11 +110,26 @@ pub struct Means {
     /// ([`PROGRESS_VARIABLE`](maracas_core::control::PROGRESS_VARIABLE)), which says more of those
     /// that spin while they wait.
     pub instructions: bool,
+    /// The law is carried out by a scheduler in the kernel, which meters too, in place of agents
+    /// and of events.
+    pub kernel: bool,
 }
 
 impl Means {
-    /// All of it.
-    pub const FULL: Self = Self { fifo: true, freezer: true, events: true, instructions: true };
+    /// All of it, by agents.
+    pub const FULL: Self =
+        Self { fifo: true, freezer: true, events: true, instructions: true, kernel: false };
+
+    /// The same by the scheduler in the kernel.
+    #[must_use]
+    pub const fn in_kernel(self) -> Self {
+        Self { events: false, instructions: false, kernel: true, ..self }
+    }
+
+    /// Whether what VCPUs ran is read from clocks of their threads.
+    pub(crate) const fn reads_clocks(self) -> bool {
+        !self.events && !self.kernel
+    }
 
     /// What of it the state of a core depends on.
     pub(crate) const fn of_a_core(self) -> maracas_live_core::Means {
@@ -128,6 +143,7 @@ impl Means {
             freezer: found.has(Capability::Freezer),
             events: EVENTS.into_iter().all(|event| found.has(event)),
             instructions: true,
+            kernel: false,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A case on the live machine: what is prepared, watched and said around [`maracas_live`].
 
 mod alarms;
+pub mod backend;
 pub mod senses;
 pub mod steering;
 mod users;

@@ -52,6 +52,8 @@ pub struct Files {
 pub struct Ran {
     /// The host, in words.
     pub host: Option<String>,
+    /// By what the machine law was carried out: `agents` or `sched-ext`.
+    pub backend: Option<&'static str>,
     /// Which cores were slowed down to stand for slower ones, in a sentence.
     pub emulation: Option<String>,
 }
@@ -102,8 +104,9 @@ impl Wanted {
         let fail = |error: &dyn std::fmt::Display| Failure::about("report", error);
         if self.json {
             let mut json = to_json(report)?;
-            if let Some(Ran { host, emulation }) = ran {
+            if let Some(Ran { host, backend, emulation }) = ran {
                 json["host"] = host.clone().into();
+                json["backend"] = (*backend).into();
                 json["emulation"] = emulation.clone().into();
             }
             if let Some(threads) = threads {

@@ -61,7 +61,8 @@ impl Around {
 }
 
 impl Host for Around {
-    type Exec = SimCore;
+    type Handle = SimVcpu;
+    type Core = Core<SimCore>;
     type Reply<T> = SimReply<T>;
 
     fn core(&mut self, core: CoreId) -> impl DerefMut<Target = Core<SimCore>> {

@@ -30,8 +30,11 @@ pub(super) struct Made {
 const OF_MACHINE: [&str; 2] = ["guardian", "live"];
 
 const BINARY: [&str; 5] = ["build", "--package", "maracas", "--bin", "maracas"];
+/// With what loads the scheduler in the kernel.
+const SCHED_EXT: [&str; 2] = ["--features", "sched-ext"];
 
 /// Builds what guests need, optimized. `tests`: those of the live test binaries too that it wants.
+/// `loads`: the binary can load the scheduler in the kernel.
 ///
 /// # Errors
 /// Where Cargo fails, or builds no binary, or none of the tests is wanted.
@@ -39,7 +42,9 @@ pub(super) fn build(
     root: &Path,
     binary: Option<&str>,
     tests: Option<&dyn Fn(&str) -> bool>,
+    loads: bool,
 ) -> Result<Made, String> {
+    let with = if loads { &SCHED_EXT[..] } else { &[] };
     let mut made = Made { at: "/bin/maracas".into(), binary: PathBuf::new(), tests: Vec::new() };
     if let Some(is_wanted) = tests {
         let mut names = live_tests(root)?;
@@ -50,15 +55,16 @@ pub(super) fn build(
             return Err(format!("no such test binary; there are {known}"));
         }
         let mut words = vec!["test", "--no-run", "--package", "maracas"];
+        words.extend(with);
         words.extend(["--package", "maracas-live"]);
         words.extend(names.iter().flat_map(|name| ["--test", name]));
         cargo(root, &words, &mut made)?;
         if made.binary.as_os_str().is_empty() {
             // Cargo builds it for tests of its own package only.
-            cargo(root, &BINARY, &mut made)?;
+            cargo(root, &[&BINARY, with].concat(), &mut made)?;
         }
     } else if binary.is_none() {
-        cargo(root, &BINARY, &mut made)?;
+        cargo(root, &[&BINARY, with].concat(), &mut made)?;
     }
     if let Some(path) = binary {
         made.binary = path.into();

@@ -168,6 +168,13 @@ impl Row {
             self.judge(scenario, &report);
             self.report = Some(report);
         }
+        let (report, problems) = sched_ext::judge_run(&outcome.steps);
+        self.problems.extend(problems);
+        if let Some(report) = report {
+            self.judge(scenario, &report);
+            self.agents = report.agents;
+            self.report = Some(report);
+        }
     }
 
     fn tests(&mut self, outcome: &Outcome) {

@@ -10,7 +10,8 @@ pub(super) enum Work {
     Quickstart(u32),
     /// All live test binaries.
     Tests,
-    /// The scheduler that is a BPF program: budgets, and its loader killed.
+    /// The scheduler that is a BPF program: the quickstart by agents and by it, budgets by its
+    /// loader, and the loader killed.
     SchedExt,
 }
 
@@ -182,7 +183,7 @@ impl Scenario {
         let each = match self.work {
             Work::Quickstart(runs) => 70 + 70 * u64::from(runs),
             Work::Tests => 1800,
-            Work::SchedExt => 210,
+            Work::SchedExt => 350,
         };
         each * u64::from(self.cores.max(2)) / 2
     }

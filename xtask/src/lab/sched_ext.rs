@@ -1,18 +1,26 @@
 //! The scheduler that is a BPF program, in a guest: `bpf/loader` holds two budgets with the object
-//! that is checked in, and is killed.
+//! that is checked in, and is killed; and `maracas run` carries the quickstart out by agents and by
+//! the scheduler.
 
 use super::image::Image;
 use super::outcome::{Got, Report, Step};
+use super::row::SECONDS;
+use super::scenario::BROKEN;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the guest does, in the words of `init.sh`. The kernel's own work after its start would
-/// count as lateness; the loader's time to load is not known.
-pub(super) const PLAN: &str = "\
-step settle 30 sleep 5
-step budgets 90 /bin/maracas-bpf-loader /lab/maracas.bpf.o 5
-step killed 60 sh /lab/killed.sh
-";
+/// What the guest does, in the words of `init.sh`, with the quickstart's file. The kernel's own
+/// work after its start would count as lateness; the loader's time to load is not known.
+pub(super) fn plan(quickstart: &Path) -> String {
+    let run = format!("maracas run '{}' --duration {SECONDS}s --json", quickstart.display());
+    format!(
+        "step settle 30 sleep 5\n\
+         step agents 60 {run}\n\
+         step kernel 60 {run} --backend sched-ext\n\
+         step budgets 90 /bin/maracas-bpf-loader /lab/maracas.bpf.o 5\n\
+         step killed 60 sh /lab/killed.sh\n"
+    )
+}
 /// Kills the loader when its scheduler is enabled.
 const KILLED: &str = "\
 state() { cat /sys/kernel/sched_ext/state; }
@@ -108,6 +116,24 @@ pub(super) fn judge(steps: &[Step]) -> (Option<Report>, Vec<String>) {
     (report, problems)
 }
 
+/// What `maracas run` came to with the scheduler in the kernel, beside agents in the same boot, and
+/// what is not as expected.
+pub(super) fn judge_run(steps: &[Step]) -> (Option<Report>, Vec<String>) {
+    let mut problems = Vec::new();
+    let [_, kernel] = ["agents", "kernel"].map(|name| {
+        let step = steps.iter().find(|step| step.name == name);
+        let report = step.and_then(|step| Report::read(&step.out));
+        let code = step.and_then(|step| step.code);
+        if report.is_none() || !matches!(code, Some(0 | BROKEN)) {
+            let err = step.map_or("", |step| step.err.trim());
+            let last = err.lines().next_back().unwrap_or_default();
+            problems.push(format!("maracas run by {name}: exit code {code:?}: {last}"));
+        }
+        report
+    });
+    (kernel, problems)
+}
+
 /// What is wrong where a line is not printed.
 fn is_unsaid(out: &str, line: &str) -> Option<String> {
     let is_said = out.lines().any(|it| it == line);
@@ -165,7 +191,7 @@ impl End {
 
 #[cfg(test)]
 mod tests {
-    use super::{SAID, Step, judge};
+    use super::{SAID, Step, judge, judge_run};
 
     fn steps(budgets: &str, code: i32, killed: &str) -> Vec<Step> {
         let step = |name: &str, out: &str, code| Step {
@@ -211,5 +237,24 @@ mod tests {
         assert_eq!(judge(&steps("", 1, reverted)).1.len(), 1);
         assert_eq!(judge(&steps(&well, 0, "before enabled\nafter enabled\n")).1.len(), 1);
         assert_eq!(judge(&[]).1.len(), 3);
+    }
+
+    #[test]
+    fn a_run_by_either_that_does_not_come_to_its_report_is_a_problem() {
+        let delivered = r#""delivered": {"mean_ns": 100, "error_p50_ns": 0}"#;
+        let tasks = format!(r#"[{{"name": "a", "budget_ns": 100, {delivered}}}]"#);
+        let report =
+            format!(r#"{{"duration_ns": 5000000000, "agents_ns": 150000000, "tasks": {tasks}}}"#);
+        let step = |name: &str, code| Step {
+            name: name.into(),
+            out: report.clone(),
+            code: Some(code),
+            ..Step::default()
+        };
+        let (report, problems) = judge_run(&[step("agents", 4), step("kernel", 0)]);
+        assert!(problems.is_empty(), "{problems:?}");
+        assert_eq!(report.and_then(|report| report.agents), Some(3.0));
+        assert_eq!(judge_run(&[step("agents", 4), step("kernel", 1)]).1.len(), 1);
+        assert_eq!(judge_run(&[]).1.len(), 2);
     }
 }

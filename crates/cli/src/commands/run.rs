@@ -5,6 +5,7 @@ use maracas_console::output;
 use maracas_core::Duration;
 use maracas_live::host::platform::Platform;
 use maracas_session::case::{Case, Machine, Overrides};
+use maracas_session::live::backend::{self, Backend};
 use maracas_session::live::{self, Manner, Progress, Require, senses, steering};
 use maracas_session::metrics::{Address, Endpoint};
 use maracas_session::results::Ran;
@@ -30,6 +31,9 @@ pub(crate) struct Args {
     #[arg(long, visible_alias = "until", value_name = "TIME")]
     #[arg(value_parser = maracas_console::args::positive)]
     duration: Option<Duration>,
+    /// What carries the budgets out (docs/sched-ext.md)
+    #[arg(long, value_enum, default_value_t)]
+    backend: Backend,
     /// Where this host has no such classes of cores as the file: slow equal cores down by duty
     /// cycles in their place
     #[arg(long)]
@@ -67,6 +71,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     let duration = args.duration.or(case.scenario.as_ref().and_then(|s| s.run.duration));
     let mut setup = live::setup(&case, duration)?;
     let emulation = live::place(&case, &mut setup, args.emulate)?;
+    let chosen = backend::choose(args.backend, &case, &setup)?;
     let files = args.results.open(("scenario", &args.file), &case)?;
     let address = args.metrics.as_ref();
     address.map_or(Ok(()), Address::clear)?;
@@ -82,6 +87,7 @@ pub(super) fn run(args: &Args) -> Outcome {
         notes.iter().for_each(|text| output::note(text));
         verdict::of_fine_reservations(&case).iter().for_each(|text| output::note(text));
         emulation.iter().for_each(|text| output::note(text));
+        chosen.note().iter().for_each(|text| output::note(text));
     }
     let guarded = live::guard_with(address.and_then(Address::file))?.sensing(senses);
     let endpoint = address.map(|address| Endpoint::open(address, guarded.board.clone()));
@@ -89,10 +95,11 @@ pub(super) fn run(args: &Args) -> Outcome {
     endpoint.iter().filter(|_| args.results.talks()).for_each(Endpoint::announce);
     let mut means = live::prepare(&case, &setup, args.require, args.results.talks())?;
     means.instructions &= progress(args.progress, emulation.is_some()) == Progress::Instructions;
+    let means = chosen.of(means);
     let (talks, warns) = (args.results.talks(), !args.results.quiet);
     let manner = Manner { talks, warns, strict: args.strict };
     let report = live::run(&case, setup, means, policy, guarded, files, manner)?;
     let host = Platform::detect().map(|platform| platform.to_string()).ok();
-    args.results.show(&report, Some(&Ran { host, emulation }), None)?;
+    args.results.show(&report, Some(&Ran { host, backend: Some(chosen.word), emulation }), None)?;
     Ok(Answer::of(&report))
 }

@@ -1,7 +1,7 @@
 //! What callers are answered: verdicts, ends, the list.
 
 use super::{Decider, Known};
-use crate::{Handle, Host, Refusal, Reply, VcpuStatus};
+use crate::{Handle, Host, ManagedCore, Refusal, Reply, VcpuStatus};
 use maracas_core::admission::NotAdmitted;
 use maracas_core::contract::End;
 use maracas_core::{Duration, Event, Vcpu, VcpuId};

@@ -29,13 +29,10 @@ impl<H: Host> Decider<H> {
         self.arrived.clear();
         let since = |core: CoreId| woke.filter(|_| core == own);
         for core in touched.iter() {
-            self.host.core(core).act(since(core), decided, |core| {
-                core.judge();
-                core.stops();
-            });
+            self.host.core(core).stop(since(core), decided);
         }
         for core in touched.iter() {
-            self.host.core(core).act(since(core), decided, Core::starts);
+            self.host.core(core).start(since(core), decided);
         }
         for core in touched.iter() {
             self.host.core(core).note_first(cause, decided);
@@ -57,7 +54,7 @@ impl<H: Host> Decider<H> {
         if all {
             let stay = |vcpu_handle: &mut VcpuHandleOf<H>| vcpu_handle.is_leaving = false;
             for core in self.cores() {
-                self.host.core(core).vcpu_handles.iter_mut().for_each(stay);
+                self.host.core(core).vcpu_handles().iter_mut().for_each(stay);
             }
         }
         let cores = if all { self.cores().collect() } else { *self.plan.dirty() };
@@ -97,14 +94,14 @@ impl<H: Host> Decider<H> {
         let slot = self.known.get(&vcpu).and_then(|known| known.slot);
         let Some(from) = slot.filter(|from| *from != to) else { return };
         let mut there = self.host.core(from);
-        if from != own && there.is_running(vcpu) {
-            there.stirred = true;
+        if from != own && there.must_stop(vcpu) {
+            there.stir();
             there
                 .vcpu_handle(vcpu)
                 .into_iter()
                 .for_each(|vcpu_handle| vcpu_handle.is_leaving = true);
             drop(there);
-            self.host.core(to).stirred = true;
+            self.host.core(to).stir();
             self.behind = true;
             called.insert(from);
             return;
@@ -129,7 +126,7 @@ impl<H: Host> Decider<H> {
     }
 
     /// What a VCPU handle must know of a core to sit there.
-    pub(super) fn place_on(&mut self, core: CoreId) -> Place<<H::Exec as Executor>::Site> {
+    pub(super) fn place_on(&mut self, core: CoreId) -> Place<<HandleOf<H> as Handle>::Site> {
         self.host.core(core).place()
     }
 
@@ -157,9 +154,7 @@ impl<H: Host> Decider<H> {
                 wake_at = wake_at.min(service_request).min(self.holds_end());
                 wake_at = if is_known { wake_at } else { wake_at.min(self.plan.wake) };
             }
-            let mut core = self.host.core(id);
-            core.wake_at = wake_at;
-            core.set_alarm();
+            self.host.core(id).wake_at(wake_at);
         }
         self.due = due;
     }

@@ -1,7 +1,7 @@
 //! Holds: requests that nothing be frozen and nothing moved, and until when at the latest.
 
 use super::Decider;
-use crate::{Host, Reply};
+use crate::{Host, ManagedCore, Reply};
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
 
 /// How long a hold may last at most. Starting a program or moving threads into a group takes

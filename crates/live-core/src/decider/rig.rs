@@ -100,7 +100,8 @@ pub(crate) fn attach(id: VcpuId) -> Request<FakeHost> {
 }
 
 impl Host for FakeHost {
-    type Exec = Fake;
+    type Handle = Nothing;
+    type Core = Core<Fake>;
     type Reply<T> = FakeReply<T>;
 
     fn core(&mut self, core: CoreId) -> impl DerefMut<Target = Core<Fake>> {

@@ -14,7 +14,7 @@
 //! queue on the other core and could not do it there.
 
 use super::Decider;
-use crate::{Handle, Host, Recoloring};
+use crate::{Handle, Host, ManagedCore, Recoloring};
 use maracas_core::contract::{End, Grant, Mode, Refused, Segment, ServiceRequest, Usage};
 use maracas_core::journal::Note;
 use maracas_core::memory::CachePart;
@@ -125,7 +125,7 @@ impl<H: Host> Decider<H> {
         if let Some(slot) = slot {
             // Should the policy have it where it was after all, it is brought back.
             self.behind = true;
-            [slot, to].into_iter().for_each(|core| self.host.core(core).stirred = true);
+            [slot, to].into_iter().for_each(|core| self.host.core(core).stir());
             // What the VCPU handle took before it left and, where it could not go, that.
             self.listen();
         }
@@ -177,7 +177,7 @@ impl<H: Host> Decider<H> {
     fn interrupt(&mut self, core: CoreId) {
         let mut core = self.host.core(core);
         core.interrupt();
-        std::mem::swap(&mut core.outbox, &mut self.events);
+        std::mem::swap(core.outbox(), &mut self.events);
         drop(core);
         self.feed();
     }

@@ -37,6 +37,29 @@ impl Dispatches {
     fn begin(&mut self, vcpu: VcpuId, cause: Instant, enacted: Instant) {
         self.pending = Some(Pending { vcpu, cause, enacted });
     }
+    /// This VCPU is first by a decision that was made at `decided`, where none was seen before
+    /// that had it there.
+    pub(crate) fn put_first(
+        &mut self,
+        first: Option<VcpuId>,
+        cause: Option<Instant>,
+        decided: Instant,
+    ) {
+        if first == self.first {
+            return;
+        }
+        self.first = first;
+        self.pending = None;
+        if let (Some(vcpu), Some(cause)) = (first, cause) {
+            self.begin(vcpu, cause, decided);
+        }
+    }
+    /// A segment of this VCPU, which is reported when it has ended: one that was under way when it
+    /// was put first is no answer to that, and leaves nothing to wait for.
+    pub(crate) fn ran(&mut self, vcpu: VcpuId, from: Instant, to: Instant) {
+        self.switched_in(vcpu, from);
+        self.pending.take_if(|pending| pending.vcpu == vcpu && to >= pending.enacted);
+    }
     /// This VCPU may not run in the foreground any more.
     pub(crate) fn stopped(&mut self, vcpu: VcpuId) {
         self.first = self.first.filter(|first| *first != vcpu);

@@ -11,7 +11,7 @@
 use super::Core;
 use crate::{Executor, WakeCost};
 use maracas_core::journal::{Note, Record};
-use maracas_core::{Buckets, Duration, Instant, VcpuId};
+use maracas_core::{Buckets, CoreId, Duration, Instant, VcpuId};
 
 /// For so long either takes a core from all real-time threads: 50 ms of each second, and up to two
 /// ticks (kernel/sched/deadline.c, `fair_server_init`; kernel/sched/rt.c,
@@ -22,34 +22,45 @@ const THROTTLES: std::ops::RangeInclusive<Duration> =
 /// run on).
 const STEP: Duration = Duration::from_millis(10);
 
-/// The lateness of one core.
+/// How late budgets ended on one core.
 #[derive(Debug)]
-pub(crate) struct Lateness {
+pub(crate) struct Ends {
     /// Microseconds.
-    ends: Buckets<0>,
+    late: Buckets<0>,
     longest: Duration,
+}
+
+impl Default for Ends {
+    fn default() -> Self {
+        Self { late: Buckets::with_room(), longest: Duration::ZERO }
+    }
+}
+
+impl Ends {
+    /// One more did, so late.
+    pub(crate) fn add(&mut self, late: Duration) {
+        self.late.add(late.ticks() / 1000);
+        self.longest = self.longest.max(late);
+    }
+    /// What is to be said of them at the end of a run.
+    pub(crate) fn note(&self, core: CoreId) -> Note {
+        let Self { late, longest } = self;
+        let (count, longest_ns) = (late.count(), longest.ticks());
+        Note::Enforced { core, count, longest_ns, lateness: late.clone() }
+    }
+}
+
+/// The lateness of one core.
+#[derive(Debug, Default)]
+pub(crate) struct Lateness {
+    ends: Ends,
     /// What was stolen before the run.
     stolen_before: Option<Duration>,
     /// What was taken for stolen of late ends.
     charged: Duration,
 }
 
-impl Default for Lateness {
-    fn default() -> Self {
-        Self {
-            ends: Buckets::with_room(),
-            longest: Duration::ZERO,
-            stolen_before: None,
-            charged: Duration::ZERO,
-        }
-    }
-}
-
 impl Lateness {
-    fn add(&mut self, late: Duration) {
-        self.ends.add(late.ticks() / 1000);
-        self.longest = self.longest.max(late);
-    }
     /// The part of `late` that was stolen, where `stolen` was since the run began: on a host that
     /// never lost any time none is.
     fn charge(&mut self, late: Duration, stolen: Duration) -> Duration {
@@ -88,7 +99,7 @@ impl<E: Executor> Core<E> {
         let vcpu_handle = &self.vcpu_handles[index];
         let meter = vcpu_handle.meter(maracas_core::contract::Mode::Foreground);
         let (id, late) = (vcpu_handle.id, vcpu_handle.counted(meter.saturating_sub(limit)));
-        self.lateness.add(late);
+        self.lateness.ends.add(late);
         self.note_late(Some(id), late);
         if let Some(cost) = self.waking.news() {
             self.note(reported(cost));
@@ -118,10 +129,8 @@ impl<E: Executor> Core<E> {
     /// The run ends: notes what is not noted yet, how late budgets ended here, and what was stolen.
     pub fn end(&mut self) {
         self.report_unreported();
-        let Lateness { ends, longest, .. } = &self.lateness;
-        let (core, count, longest_ns) = (self.id, ends.count(), longest.ticks());
-        let lateness = ends.clone();
-        self.note(Note::Enforced { core, count, longest_ns, lateness });
+        let core = self.id;
+        self.note(self.lateness.ends.note(core));
         let stolen_ns = self.stolen().ticks();
         self.note(Note::Steal { core, stolen_ns });
     }
@@ -138,14 +147,14 @@ mod tests {
 
     #[test]
     fn lateness_falls_into_powers_of_two() {
-        let mut lateness = Lateness::default();
+        let mut ends = Ends::default();
         for ns in [0, 999, 1000, 1999, 2000, 3_999_000, 10_000_000_000] {
-            lateness.add(Duration::from_nanos(ns));
+            ends.add(Duration::from_nanos(ns));
         }
-        let buckets = lateness.ends.counts().iter().enumerate();
+        let buckets = ends.late.counts().iter().enumerate();
         let filled: Vec<_> = buckets.filter(|(_, n)| **n > 0).collect();
         assert_eq!(filled, [(0, &2), (1, &2), (2, &1), (12, &1), (24, &1)]);
-        assert_eq!(lateness.longest, Duration::from_secs(10));
+        assert_eq!(ends.longest, Duration::from_secs(10));
     }
 
     #[test]

@@ -293,9 +293,10 @@ fn colors_of(cache: &super::CacheColors) -> String {
     }
 }
 
-/// A fact, since nothing that a run does needs it yet.
+/// A fact, since agents do without it.
 fn sched_ext(found: &Findings) -> Row {
-    let (capability, remedy) = ("sched_ext".to_owned(), found.kernel.sched_ext.remedy());
+    let remedy = found.kernel.sched_ext.remedy(maracas_kernel::IS_BUILT);
+    let capability = "sched_ext".to_owned();
     Row { capability, remedy, ..fact(Section::Host, found.kernel.sched_ext.to_string()) }
 }
 

@@ -1,6 +1,7 @@
 //! Whether this kernel takes schedulers that are BPF programs (sched_ext, Linux 6.12 and later),
 //! and what one of ours would need of it.
 
+use crate::in_kernel::NOT_BUILT;
 use std::path::{Path, PathBuf};
 use std::{fmt, fs};
 
@@ -40,8 +41,8 @@ impl SchedExt {
         }
     }
 
-    /// What has to change before a scheduler of ours can be loaded; empty where nothing has.
-    pub fn remedy(&self) -> String {
+    /// What has to change on this host before a scheduler of ours can be loaded.
+    pub fn lacks(&self) -> Vec<String> {
         let mut lacks = Vec::new();
         if self.state.is_none() {
             lacks.push("Linux 6.12 or later with CONFIG_SCHED_CLASS_EXT".to_owned());
@@ -53,10 +54,17 @@ impl SchedExt {
             lacks.push("a kernel without PREEMPT_RT, which refuses bpf_timer".to_owned());
         }
         lacks.extend(self.loaded.iter().map(|name| format!("the end of the scheduler {name}")));
+        lacks
+    }
+
+    /// The same and what a build of ours lacks, for a user; empty where nothing has to change.
+    pub fn remedy(&self, is_built: bool) -> String {
+        let mut lacks = self.lacks();
+        lacks.extend((!is_built).then(|| NOT_BUILT.to_owned()));
         if lacks.is_empty() {
             return String::new();
         }
-        format!("for the scheduler in the kernel that is in the making: {}", lacks.join("; "))
+        format!("for maracas run --backend sched-ext: {}", lacks.join("; "))
     }
 }
 
@@ -98,7 +106,7 @@ mod tests {
     fn a_kernel_that_has_it_lacks_nothing() {
         let found = kernel("ready", &[("sched_ext/state", "disabled\n"), ("btf/vmlinux", "")]);
         assert_eq!(
-            (found.to_string().as_str(), found.remedy().as_str()),
+            (found.to_string().as_str(), found.remedy(true).as_str()),
             (
                 "this kernel takes schedulers that are BPF programs; disabled; its types are \
                  described; timers, untried",
@@ -111,13 +119,15 @@ mod tests {
     fn what_is_in_the_way_is_named() {
         let none = kernel("none", &[("btf/vmlinux", "")]);
         assert_eq!(none.to_string(), "this kernel takes no schedulers that are BPF programs");
-        assert!(none.remedy().ends_with(": Linux 6.12 or later with CONFIG_SCHED_CLASS_EXT"));
+        assert!(none.remedy(true).ends_with(": Linux 6.12 or later with CONFIG_SCHED_CLASS_EXT"));
         let taken =
             [("sched_ext/state", "enabled\n"), (LOADED, "other_1.0\n"), ("realtime", "1\n")];
         let taken = kernel("taken", &taken);
         assert!(taken.to_string().contains("; enabled: other_1.0; no types"), "{taken}");
-        let remedy = taken.remedy();
-        for word in ["CONFIG_DEBUG_INFO_BTF", "PREEMPT_RT", "the scheduler other_1.0"] {
+        let remedy = taken.remedy(false);
+        let words =
+            ["CONFIG_DEBUG_INFO_BTF", "PREEMPT_RT", "the scheduler other_1.0", "--features"];
+        for word in words {
             assert!(remedy.contains(word), "{remedy}");
         }
         assert!(!remedy.contains("6.12"), "{remedy}");

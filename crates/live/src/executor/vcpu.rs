@@ -179,7 +179,7 @@ impl Handle for ThisVcpu {
             None => self.group.threads(tids)?,
         }
         let done = self.clock.now();
-        if !self.means.events {
+        if self.means.reads_clocks() {
             self.find_clocks()?;
         }
         Ok((begun, done))
@@ -189,10 +189,10 @@ impl Handle for ThisVcpu {
         if let Some(slot) = slot(&mut self.slots, self.core) {
             let count = slot.service.count()?;
             Ok(count.saturating_sub(std::mem::replace(&mut slot.seen_ns, count)))
-        } else if self.means.events {
-            Ok(0)
-        } else {
+        } else if self.means.reads_clocks() {
             Ok(self.read_clocks())
+        } else {
+            Ok(0)
         }
     }
 
@@ -225,7 +225,7 @@ impl Handle for ThisVcpu {
     }
 
     fn reset(&mut self) {
-        if !self.means.events {
+        if self.means.reads_clocks() {
             self.read_clocks();
         }
     }

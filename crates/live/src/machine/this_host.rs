@@ -4,7 +4,8 @@
 use super::ask;
 use super::handle::{JobGate, Letter, Mailbox, Request};
 use crate::executor::lock;
-use crate::executor::{Core, ThisCore, VcpuHandle};
+use crate::executor::vcpu::ThisVcpu;
+use crate::executor::{AnyCore, VcpuHandle};
 use crate::journal::Scribe;
 use crate::sense::{Reading, Sensor};
 use crate::setup::Setup;
@@ -21,7 +22,7 @@ pub(crate) type Decider = maracas_live_core::Decider<ThisHost>;
 
 /// What the decider asks on this host.
 pub(crate) struct ThisHost {
-    cores: Arc<[Mutex<Core>]>,
+    cores: Vec<Arc<Mutex<AnyCore>>>,
     mailbox: Arc<Mailbox>,
     scribe: Scribe,
     sampler: Option<Sampler>,
@@ -33,7 +34,7 @@ pub(crate) struct ThisHost {
 impl ThisHost {
     /// A host whose samples are answered by `sampler`.
     pub(crate) fn new(
-        cores: Arc<[Mutex<Core>]>,
+        cores: Vec<Arc<Mutex<AnyCore>>>,
         mailbox: Arc<Mailbox>,
         scribe: Scribe,
         sampler: Option<Sampler>,
@@ -43,10 +44,11 @@ impl ThisHost {
 }
 
 impl Host for ThisHost {
-    type Exec = ThisCore;
+    type Handle = ThisVcpu;
+    type Core = AnyCore;
     type Reply<T> = ask::Reply<T>;
 
-    fn core(&mut self, core: CoreId) -> impl DerefMut<Target = Core> {
+    fn core(&mut self, core: CoreId) -> impl DerefMut<Target = AnyCore> {
         lock(&self.cores[usize::from(core.0)])
     }
     fn now(&self) -> Instant {

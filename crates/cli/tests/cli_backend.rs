@@ -1,0 +1,34 @@
+//! What the scheduler in the kernel cannot carry out is refused by name, with nothing begun.
+
+mod common;
+
+use common::{Scratch, expect_refusal};
+
+/// A scenario of one core under maracas, with these parameters.
+fn scenario(parameters: &str) -> String {
+    format!(
+        "version = 1\n[platform]\npreset = \"i5-2500k\"\ncores = 1\n\
+         [policy]\nname = \"maracas\"\n{parameters}\n[run]\nduration = \"1s\"\n\
+         [[program]]\nname = \"a\"\nbudget = \"1ms\"\nperiod = \"10ms\"\ncommand = [\"true\"]\n"
+    )
+}
+
+#[test]
+fn the_scheduler_in_the_kernel_refuses_what_it_does_not_do_on_any_host() {
+    let scratch = Scratch::new();
+    scratch.write("reads.toml", scenario("throttle = \"latency\"\nmax_latency = 145"));
+    let reads = ["run", "reads.toml", "--backend", "sched-ext"];
+    let why = "--backend sched-ext cannot carry this out: ";
+    expect_refusal("memory", &scratch, &reads, why);
+    expect_refusal("memory", &scratch, &reads, "is to know of memory, which is not counted there");
+}
+
+/// As the tests are built, by default.
+#[cfg(not(feature = "sched-ext"))]
+#[test]
+fn a_build_without_it_says_how_to_build_it() {
+    let scratch = Scratch::new();
+    scratch.write("s.toml", scenario(""));
+    let words = ["run", "s.toml", "--backend", "sched-ext"];
+    expect_refusal("build", &scratch, &words, "a maracas that is built with --features sched-ext");
+}

@@ -1,0 +1,252 @@
+//! The scheduler, loaded and attached by libbpf.
+
+use crate::layout::{CORES, VCPUS};
+use crate::{Core, Event, Queue, Vcpu};
+use libbpf_rs::query::ProgInfoIter;
+use libbpf_rs::{
+    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramInput, RingBuffer,
+    RingBufferBuilder,
+};
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Whether schedulers can be loaded.
+pub const IS_BUILT: bool = true;
+
+/// The object that is checked in.
+const OBJECT: &[u8] = include_bytes!("../../../bpf/maracas.bpf.o");
+/// Run queues of a core (`LAW_QUEUES`), and the first that is to be written.
+const QUEUES: u32 = 3;
+const FIRST_SPARE: u32 = 2;
+/// Bytes before the reasons in `struct ending`, and the longest of each.
+const LOST: usize = 8;
+const REASON: usize = 64;
+
+/// Events that were read from the ring and not taken yet.
+type Read = Arc<Mutex<VecDeque<Event>>>;
+
+/// The scheduler, as long as it is attached: from then on all threads of the host run under it.
+/// When this is dropped, or its process ends however it does, the kernel goes back to its own.
+pub struct Scheduler {
+    object: Object,
+    /// Keeps it attached.
+    _link: Link,
+    ring: RingBuffer<'static>,
+    read: Read,
+    /// Which run queue of each core is to be written next.
+    spare: Vec<u32>,
+    /// The core on which each VCPU stands, as the kernel has them.
+    homes: Vec<u8>,
+    took: [Duration; 2],
+}
+
+impl fmt::Debug for Scheduler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scheduler").field("took", &self.took).finish_non_exhaustive()
+    }
+}
+
+impl Scheduler {
+    /// Loads the scheduler, with room for VCPUs of numbers below `vcpus`, and attaches it. `object`
+    /// in place of the one that is built in.
+    ///
+    /// # Errors
+    /// Where the kernel refuses it, or another one is attached.
+    pub fn attach(object: Option<&[u8]>, vcpus: u32) -> io::Result<Self> {
+        let begun = Instant::now();
+        // A copy, since what is built in may stand at any address.
+        let bytes = object.unwrap_or(OBJECT).to_vec();
+        let mut open = ObjectBuilder::default().open_memory(&bytes).map_err(said("open it"))?;
+        // Cores are named by their numbers, of which a host may leave some out.
+        for mut map in open.maps_mut() {
+            if map.name() == ".rodata.sizes" {
+                let sizes = [CORES.to_ne_bytes(), vcpus.min(VCPUS).to_ne_bytes()].concat();
+                map.set_initial_value(&sizes).map_err(said("size it"))?;
+            }
+        }
+        let mut object = open.load().map_err(said("load it"))?;
+        let loaded = begun.elapsed();
+        let read = Read::default();
+        let ring = ring(&object, &read)?;
+        let link = object
+            .maps_mut()
+            .find(|map| map.name() == "maracas")
+            .ok_or_else(|| io::Error::other("the object has no scheduler"))?
+            .attach_struct_ops()
+            .map_err(said("attach it"))?;
+        let took = [loaded, begun.elapsed() - loaded];
+        let (spare, homes) = (vec![FIRST_SPARE; CORES as usize], vec![0; VCPUS as usize * 4]);
+        Ok(Self { object, _link: link, ring, read, spare, homes, took })
+    }
+
+    /// How long it took to load and to attach.
+    pub const fn took(&self) -> [Duration; 2] {
+        self.took
+    }
+
+    /// How many instructions the verifier went through, program by program.
+    pub fn verified(&self) -> Vec<(String, u32)> {
+        let names: Vec<_> = self.object.progs().map(|program| program.name().to_owned()).collect();
+        let is_own = |name: &[u8]| names.iter().any(|own| own.as_encoded_bytes() == name);
+        let own = ProgInfoIter::default().filter(|program| is_own(program.name.as_bytes()));
+        own.map(|it| (it.name.to_string_lossy().into_owned(), it.verified_insns)).collect()
+    }
+
+    /// The core follows this run queue from now on.
+    ///
+    /// # Errors
+    /// As the kernel refuses.
+    pub fn send(&mut self, core: u32, queue: &Queue) -> io::Result<()> {
+        let spare = self.spare.get(core as usize).copied().ok_or_else(|| no_room("core", core))?;
+        let key = (core * QUEUES + spare).to_ne_bytes();
+        let map = self.map("queues")?;
+        map.update(&key, queue.bytes(), MapFlags::ANY).map_err(said("write a run queue"))?;
+        self.spare[core as usize] = self.call("take", &mut core.to_ne_bytes())?;
+        Ok(())
+    }
+
+    /// A VCPU stands on this core from now on: its threads are woken there.
+    ///
+    /// # Errors
+    /// As the kernel refuses; where there is no room for a VCPU of that number.
+    pub fn settle(&mut self, vcpu: u32, core: u32) -> io::Result<()> {
+        if vcpu >= VCPUS || core >= CORES {
+            return Err(no_room("vcpu", vcpu));
+        }
+        let at = vcpu as usize * 4;
+        self.homes[at..at + 4].copy_from_slice(&core.to_ne_bytes());
+        let map = self.map(".bss.homes")?;
+        map.update(&0u32.to_ne_bytes(), &self.homes, MapFlags::ANY).map_err(said("settle a VCPU"))
+    }
+
+    /// A thread, and what it will fork, belongs to a VCPU from now on.
+    ///
+    /// # Errors
+    /// As the kernel refuses: ESRCH for a thread that has ended.
+    pub fn join(&mut self, thread: i32, vcpu: u32) -> io::Result<()> {
+        self.call("join", &mut [thread.to_ne_bytes(), vcpu.to_ne_bytes()].concat()).map(drop)
+    }
+
+    /// Lets threads of a VCPU that have waited so long without a budget run for once; for good
+    /// where it `leaves`. How many these are.
+    ///
+    /// # Errors
+    /// As the kernel refuses.
+    pub fn tend(&mut self, vcpu: u32, leaves: bool, waited: Duration) -> io::Result<u32> {
+        let mut argument = [vcpu.to_ne_bytes(), u32::from(leaves).to_ne_bytes()].concat();
+        argument.extend((waited.as_nanos() as u64).to_ne_bytes());
+        self.call("tend", &mut argument)
+    }
+
+    /// Is readable when something happened that a policy may have to answer.
+    pub fn fd(&self) -> RawFd {
+        self.ring.epoll_fd()
+    }
+
+    /// Takes the next event, in the order of time on each core; `None` where all are taken.
+    ///
+    /// # Errors
+    /// Where the ring cannot be read.
+    pub fn next_event(&mut self) -> io::Result<Option<Event>> {
+        let take = || self.read.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let next = take();
+        if next.is_some() {
+            return Ok(next);
+        }
+        self.ring.consume().map_err(said("read events"))?;
+        Ok(take())
+    }
+
+    /// What is known of a VCPU.
+    ///
+    /// # Errors
+    /// Where the kernel cannot be read.
+    pub fn vcpu(&self, vcpu: u32) -> io::Result<Vcpu> {
+        Vcpu::read(&self.whole(".bss.vcpus")?, vcpu).ok_or_else(|| no_room("vcpu", vcpu))
+    }
+
+    /// What is known of a core.
+    ///
+    /// # Errors
+    /// Where the kernel cannot be read.
+    pub fn core(&self, core: u32) -> io::Result<Core> {
+        Core::read(&self.whole(".bss.cores")?, core).ok_or_else(|| no_room("core", core))
+    }
+
+    /// Whether it is still attached and has lost no event.
+    ///
+    /// # Errors
+    /// What it lost, or why the kernel ended it.
+    pub fn check(&self) -> io::Result<()> {
+        let ending = self.whole(".bss.ending")?;
+        let text = |from: usize, to: usize| {
+            let text = ending[from..to].split(|byte| *byte == 0).next().unwrap_or_default();
+            String::from_utf8_lossy(text).into_owned()
+        };
+        let lost = ending[..LOST].try_into().map_or(0, u64::from_ne_bytes);
+        let (reason, message) = (text(LOST, LOST + REASON), text(LOST + REASON, ending.len()));
+        if !reason.is_empty() {
+            let why = format!("the kernel ended the scheduler: {reason}: {message}");
+            return Err(io::Error::other(why));
+        }
+        if lost > 0 {
+            let why = format!("the scheduler in the kernel lost {lost} events: its ring was full");
+            return Err(io::Error::other(why));
+        }
+        Ok(())
+    }
+
+    fn map(&self, name: &str) -> io::Result<libbpf_rs::Map<'_>> {
+        map(&self.object, name)
+    }
+
+    /// Reads a map that has one value.
+    fn whole(&self, name: &str) -> io::Result<Vec<u8>> {
+        let value = self.map(name)?.lookup(&0u32.to_ne_bytes(), MapFlags::ANY);
+        let value = value.map_err(said("read its state"))?;
+        value.ok_or_else(|| io::Error::other(format!("the map {name} is empty")))
+    }
+
+    /// Runs one of the object's programs that answer user space, with 0 or more.
+    fn call(&mut self, name: &str, argument: &mut [u8]) -> io::Result<u32> {
+        let mut programs = self.object.progs_mut();
+        let program = programs.find(|program| program.name() == name);
+        let none = || io::Error::other(format!("the object has no program {name}"));
+        let program = program.ok_or_else(none)?;
+        let input = ProgramInput { context_in: Some(argument), ..ProgramInput::default() };
+        let answer = program.test_run(input).map_err(said("call it"))?.return_value;
+        let error = answer.cast_signed();
+        if error < 0 { Err(io::Error::from_raw_os_error(-error)) } else { Ok(answer) }
+    }
+}
+
+fn map<'a>(object: &'a Object, name: &str) -> io::Result<libbpf_rs::Map<'a>> {
+    let found = object.maps().find(|map| map.name().to_str() == Some(name));
+    found.ok_or_else(|| io::Error::other(format!("the object has no map {name}")))
+}
+
+fn ring(object: &Object, read: &Read) -> io::Result<RingBuffer<'static>> {
+    let events = MapHandle::try_from(&map(object, "events")?).map_err(said("find its events"))?;
+    let (mut ring, read) = (RingBufferBuilder::new(), Arc::clone(read));
+    let keep = move |bytes: &[u8]| {
+        let mut read = read.lock().unwrap_or_else(PoisonError::into_inner);
+        read.extend(Event::read(bytes));
+        0
+    };
+    ring.add(&events, keep).map_err(said("read its events"))?;
+    ring.build().map_err(said("read its events"))
+}
+
+/// What libbpf says, as an error of the system.
+fn said(what: &'static str) -> impl Fn(libbpf_rs::Error) -> io::Error {
+    move |error| io::Error::other(format!("the scheduler in the kernel: cannot {what}: {error:#}"))
+}
+
+fn no_room(what: &str, number: u32) -> io::Error {
+    let most = if what == "core" { CORES } else { VCPUS };
+    io::Error::other(format!("{what}{number}: the scheduler in the kernel has room for {most}"))
+}

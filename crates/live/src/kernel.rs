@@ -1,0 +1,319 @@
+//! The scheduler in the kernel as the state of a core asks it ([`maracas_live_core::KernelCore`]),
+//! and the one thread that decides for all cores then.
+//!
+//! The thread stands at the priority of an agent, on no core of its own. It is awake when the
+//! policy wants to be asked, when something is asked of it, and when the kernel says that a budget
+//! is spent or that a VCPU blocked or woke; what it missed meanwhile the kernel did by the run
+//! queues that it has.
+
+use crate::agent::Agents;
+use crate::clock::Clock;
+use crate::executor::vcpu::ThisVcpu;
+use crate::executor::{Site, VcpuHandle, lock};
+use crate::host::HardwareCore;
+use crate::host::wait::{Poll, Token, Wakeup, wait};
+use crate::sense::VcpuEvents;
+use maracas_core::contract::{End, Grant, Mode, RunQueue};
+use maracas_core::{CoreId, Duration, Instant, VcpuId};
+use maracas_kernel::{Event, Happened, Queue, Scheduler, VCPUS};
+use maracas_live_core::{Kernel, KernelEvent, Ran, Reported};
+use std::collections::{BTreeSet, VecDeque};
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+/// One managed core under the scheduler in the kernel.
+pub(crate) type KernelCore = maracas_live_core::KernelCore<ThisKernel>;
+
+/// How often threads that wait without a budget are let run for once: the kernel ends a scheduler
+/// under which one waits for 20 s (`timeout_ms` in `bpf/maracas.bpf.c`). Also how soon it is
+/// noticed that it did so.
+const TENDED: Duration = Duration::from_secs(2);
+/// What has waited for so long is tended.
+const WAITED: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// The scheduler, and what it said that no core has taken yet.
+struct Shared {
+    /// `None` = the run has ended.
+    scheduler: Option<Scheduler>,
+    clock: Clock,
+    /// The kernel's number of each core, by its `CoreId`.
+    numbers: Vec<HardwareCore>,
+    /// Events by core.
+    events: Vec<VecDeque<KernelEvent>>,
+    reported: Reported,
+    /// The VCPUs that have threads.
+    vcpus: BTreeSet<VcpuId>,
+}
+
+impl Shared {
+    fn scheduler(&mut self) -> io::Result<&mut Scheduler> {
+        self.scheduler.as_mut().ok_or_else(|| io::Error::other("the scheduler has ended"))
+    }
+
+    /// Sorts all that the kernel has said by core.
+    fn read(&mut self) -> io::Result<()> {
+        while let Some(event) = self.scheduler()?.next_event()? {
+            let core = self.numbers.iter().position(|number| number.0 == event.core);
+            let Some(core) = core else { continue };
+            let event = self.event(&event);
+            self.events[core].push_back(event);
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, event: &Event) -> KernelEvent {
+        let (vcpu, at) = (VcpuId(event.vcpu), self.clock.instant(event.at));
+        match event.what {
+            Happened::Woke => KernelEvent::Woke(vcpu, at),
+            Happened::Ran { from, mode, meter, until, end } => {
+                let from = self.clock.instant(from);
+                let [meter, until] = [meter, until].map(Duration::from_nanos);
+                let (mode, end) = (mode_of(mode), end_of(end));
+                let service = self.reported.service(vcpu, mode, meter);
+                KernelEvent::Ran(Ran { vcpu, mode, from, to: at, meter, service, until, end })
+            }
+        }
+    }
+
+    /// What a core holds, as far as it has come.
+    fn running(&mut self, core: HardwareCore) -> io::Result<Option<Ran>> {
+        let scheduler = self.scheduler()?;
+        // In this order: what is charged in between is rather missed than counted twice.
+        let Some(first) = scheduler.core(core.0)?.holds else { return Ok(None) };
+        let meters = scheduler.vcpu(first.vcpu)?.meters;
+        let Some(holds) = scheduler.core(core.0)?.holds.filter(|it| it.from == first.from) else {
+            return Ok(None);
+        };
+        let (vcpu, mode) = (VcpuId(holds.vcpu), mode_of(holds.mode));
+        let [from, to] = [holds.from, holds.charged].map(|at| self.clock.instant(at));
+        let [meter, until] = [meters[mode as usize], holds.until].map(Duration::from_nanos);
+        let service = self.reported.service(vcpu, mode, meter);
+        Ok(Some(Ran { vcpu, mode, from, to, meter, service, until, end: End::Metered }))
+    }
+}
+
+const fn mode_of(number: u32) -> Mode {
+    if number == 0 { Mode::Foreground } else { Mode::Background }
+}
+
+/// An end by its number (`enum law_end`).
+const fn end_of(number: u32) -> End {
+    match number {
+        1 => End::Blocked,
+        3 => End::LimitReached,
+        4 => End::MemorySpent,
+        _ => End::Preempted,
+    }
+}
+
+/// One core of this host, whose law the kernel carries out.
+pub(crate) struct ThisKernel {
+    id: CoreId,
+    hardware: HardwareCore,
+    clock: Clock,
+    shared: Arc<Mutex<Shared>>,
+}
+
+impl Kernel for ThisKernel {
+    type Handle = ThisVcpu;
+
+    fn now(&self) -> Instant {
+        self.clock.now()
+    }
+    fn site(&self) -> Site {
+        Site { hardware: self.hardware, counts: VcpuEvents::default() }
+    }
+    fn next_event(&mut self) -> Option<KernelEvent> {
+        let mut shared = lock(&self.shared);
+        let core = usize::from(self.id.0);
+        if shared.events[core].is_empty() {
+            // Where that is refused, the thread learns of it before its next decision.
+            let _ = shared.read();
+        }
+        shared.events[core].pop_front()
+    }
+    fn running(&mut self) -> io::Result<Option<Ran>> {
+        lock(&self.shared).running(self.hardware)
+    }
+    fn meters(&mut self, vcpu: VcpuId) -> io::Result<[Duration; 2]> {
+        let meters = lock(&self.shared).scheduler()?.vcpu(vcpu.0)?.meters;
+        Ok(meters.map(Duration::from_nanos))
+    }
+    fn send(&mut self, run_queue: &RunQueue) -> io::Result<()> {
+        let queue = queue(run_queue).ok_or_else(|| {
+            let [foreground, background] = [run_queue.foreground.len(), run_queue.background.len()];
+            io::Error::other(format!(
+                "{}: its run queue has {foreground} entries in budget and {background} beside; the \
+                 scheduler in the kernel has room for {} and {}; use --backend agents",
+                self.id,
+                maracas_kernel::FOREGROUND,
+                maracas_kernel::BACKGROUND,
+            ))
+        })?;
+        lock(&self.shared).scheduler()?.send(self.hardware.0, &queue)
+    }
+    fn settle(&mut self, vcpu: VcpuId) -> io::Result<()> {
+        lock(&self.shared).scheduler()?.settle(vcpu.0, self.hardware.0)
+    }
+    fn join(&mut self, tid: i32, vcpu: VcpuId) -> io::Result<()> {
+        let mut shared = lock(&self.shared);
+        shared.vcpus.insert(vcpu);
+        shared.scheduler()?.join(tid, vcpu.0)
+    }
+    fn leave(&mut self, vcpu: VcpuId) -> io::Result<()> {
+        let mut shared = lock(&self.shared);
+        shared.vcpus.remove(&vcpu);
+        shared.scheduler()?.tend(vcpu.0, true, std::time::Duration::ZERO).map(drop)
+    }
+}
+
+/// A run queue as the kernel reads it; `None` where there is no room for it.
+fn queue(run_queue: &RunQueue) -> Option<Queue> {
+    let mut queue = Queue::new(run_queue.allowance.0, run_queue.background_allowed);
+    let grant = |grant: &Grant| maracas_kernel::Grant {
+        memory: grant.memory.0,
+        ..maracas_kernel::Grant::new(grant.vcpu.0, grant.until.0.ticks())
+    };
+    // Entries of service VCPUs, which have no threads, do no harm there.
+    let mut has_room = run_queue.foreground.iter().all(|it| queue.push_foreground(grant(it)));
+    has_room &= run_queue.background.iter().all(|it| queue.push_background(grant(it)));
+    has_room.then_some(queue)
+}
+
+/// The cores of a run whose law the kernel carries out.
+pub(crate) struct KernelCores {
+    pub(crate) cores: Vec<Arc<Mutex<KernelCore>>>,
+    shared: Arc<Mutex<Shared>>,
+    clock: Clock,
+    poll: Poll,
+    /// Wakes the thread.
+    pub(crate) wakeup: Arc<Wakeup>,
+    /// Why the thread ended before the run did.
+    trouble: Mutex<Option<io::Error>>,
+}
+
+impl KernelCores {
+    /// Attaches the scheduler: from now on all threads of the host run under it.
+    ///
+    /// # Errors
+    /// Where this was built without it, or the kernel refuses it.
+    pub(crate) fn open(numbers: &[HardwareCore], clock: &Clock) -> io::Result<Self> {
+        let scheduler = Scheduler::attach(None, VCPUS)?;
+        let (poll, wakeup) = (Poll::new()?, Arc::new(Wakeup::new()?));
+        poll.add(scheduler.fd(), Token::Records)?;
+        poll.add(wakeup.fd(), Token::Wakeup)?;
+        let shared = Arc::new(Mutex::new(Shared {
+            scheduler: Some(scheduler),
+            clock: clock.clone(),
+            numbers: numbers.to_vec(),
+            events: vec![VecDeque::with_capacity(1024); numbers.len()],
+            reported: Reported::default(),
+            vcpus: BTreeSet::new(),
+        }));
+        let core = |(id, hardware): (usize, &HardwareCore)| {
+            let (id, hardware, clock) = (CoreId(id as u16), *hardware, clock.clone());
+            let kernel = ThisKernel { id, hardware, clock, shared: Arc::clone(&shared) };
+            Arc::new(Mutex::new(KernelCore::new(id, kernel)))
+        };
+        let cores = numbers.iter().enumerate().map(core).collect();
+        let trouble = Mutex::default();
+        Ok(Self { cores, shared, clock: clock.clone(), poll, wakeup, trouble })
+    }
+
+    /// The life of the thread that decides. `agents` are none; what they would share it uses.
+    pub(crate) fn live(&self, agents: &Agents<'_>) -> bool {
+        let lived = self.decide(agents);
+        let has_ended_well = lived.is_ok();
+        *lock(&self.trouble) = lived.err();
+        has_ended_well
+    }
+
+    fn decide(&self, agents: &Agents<'_>) -> io::Result<()> {
+        self.poll.add(agents.mail.fd(), Token::Mail)?;
+        let mut ready = Vec::with_capacity(8);
+        let mut own = CoreId(0);
+        let mut tended = self.clock.now();
+        while !agents.halt.load(Ordering::Acquire) {
+            let now = self.clock.now();
+            lock(&self.shared).read()?;
+            // Poisoned: the run is ending.
+            let Ok(mut decider) = agents.decider.lock() else { return Ok(()) };
+            let called = decider.round(own, Some(now));
+            drop(decider);
+            own = called.iter().next().unwrap_or_default();
+            let cores = self.cores.iter().map(|core| lock(core).due());
+            let due = cores.collect::<io::Result<Vec<_>>>()?.into_iter().min();
+            if now >= tended.saturating_add(TENDED) {
+                self.tend()?;
+                tended = now;
+            }
+            if !called.is_empty() {
+                continue;
+            }
+            let due = due.unwrap_or(Instant::NEVER).min(tended.saturating_add(TENDED));
+            let rest = due.saturating_since(self.clock.now());
+            wait(self.poll.fd(), Some(rest), &mut ready)?;
+            for token in &ready {
+                match token {
+                    Token::Mail => agents.mail.acknowledge(),
+                    Token::Wakeup => self.wakeup.acknowledge(),
+                    Token::Records
+                    | Token::Vcpu(_)
+                    | Token::Meter
+                    | Token::Guardian
+                    | Token::Ended(_) => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets what waits without a budget run for once, and sees whether the scheduler is there.
+    fn tend(&self) -> io::Result<()> {
+        let mut shared = lock(&self.shared);
+        shared.scheduler()?.check()?;
+        for vcpu in shared.vcpus.clone() {
+            shared.scheduler()?.tend(vcpu.0, false, WAITED)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the host back to the kernel's own scheduler; the VCPU handles, and the first thing
+    /// that was refused, if any was.
+    pub(crate) fn release(&self) -> (Vec<VcpuHandle>, Option<io::Error>) {
+        let detached = lock(&self.shared).scheduler.take();
+        drop(detached);
+        let (mut released, mut trouble) = (Vec::new(), lock(&self.trouble).take());
+        for core in &self.cores {
+            let mut core = lock(core);
+            released.append(&mut core.take_vcpu_handles());
+            trouble = trouble.or(core.take_trouble());
+        }
+        (released, trouble)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use maracas_core::contract::{Limit, MemoryLimit};
+
+    #[test]
+    fn a_run_queue_is_sent_whole_or_refused() {
+        let mut run_queue = RunQueue { background_allowed: false, ..RunQueue::default() };
+        let until = Limit(Duration::from_nanos(7));
+        run_queue.foreground.push(Grant::new(VcpuId(3), until));
+        run_queue.background.push(Grant { memory: MemoryLimit(9), ..Grant::new(VcpuId(4), until) });
+        let mut expected = Queue::new(u64::MAX, false);
+        assert!(expected.push_foreground(maracas_kernel::Grant::new(3, 7)));
+        let beside = maracas_kernel::Grant { memory: 9, ..maracas_kernel::Grant::new(4, 7) };
+        assert!(expected.push_background(beside));
+        assert_eq!(
+            queue(&run_queue).map(|it| it.bytes().to_vec()),
+            Some(expected.bytes().to_vec())
+        );
+        run_queue.foreground = vec![Grant::new(VcpuId(3), until); maracas_kernel::FOREGROUND + 1];
+        assert!(queue(&run_queue).is_none());
+    }
+}
