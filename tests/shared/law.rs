@@ -42,12 +42,12 @@ pub(crate) struct Twin {
 }
 
 impl Twin {
-    /// Of so many cores and VCPUs, where a grant is spent at its very limit.
-    pub(crate) fn start(program: &Path, cores: usize, vcpus: usize) -> Self {
+    /// Of so many cores and VCPUs, where so little is left of a grant that is as good as spent.
+    pub(crate) fn start(program: &Path, cores: usize, vcpus: usize, least: u64) -> Self {
         let (input, output) = (Stdio::piped(), Stdio::piped());
         let mut child = Command::new(program).stdin(input).stdout(output).spawn().unwrap();
         let mut input = child.stdin.take().unwrap();
-        writeln!(input, "c {cores} {vcpus} 0").unwrap();
+        writeln!(input, "c {cores} {vcpus} {least}").unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         Self { child, input, output }
     }

@@ -6,7 +6,7 @@
 //! comes late leaves the law as it was.
 //!
 //! What is reported of a VCPU's service are differences of its meter in the kernel ([`Reported`]),
-//! so that their sum is what the meter read at the last end of a segment.
+//! so that their sum is what the meter read at the last end of a segment, or the limit there.
 
 use crate::enact::dispatch::Dispatches;
 use crate::enact::lateness::Ends;
@@ -98,9 +98,20 @@ pub struct Ran {
 pub struct Reported(BTreeMap<VcpuId, [Duration; 2]>);
 
 impl Reported {
-    /// The service up to this reading that has not been reported; it counts as reported.
-    pub fn service(&mut self, vcpu: VcpuId, mode: Mode, meter: Duration) -> Duration {
+    /// The service up to this reading that has not been reported; it counts as reported. `spent` is
+    /// the limit at which a segment ended, if it did: the kernel's timer may come a little early,
+    /// and what is left then is as good as spent. It counts as had, and is had with the next grant,
+    /// whose limit is a reading of the same meter. Else a policy would give it back as a budget of
+    /// its own, and what it has left would fall to pieces.
+    pub fn service(
+        &mut self,
+        vcpu: VcpuId,
+        mode: Mode,
+        meter: Duration,
+        spent: Option<Duration>,
+    ) -> Duration {
         let reported = &mut self.0.entry(vcpu).or_default()[mode as usize];
+        let meter = spent.map_or(meter, |limit| meter.max(limit));
         let service = meter.saturating_sub(*reported);
         *reported = (*reported).max(meter);
         service

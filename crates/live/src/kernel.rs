@@ -70,7 +70,8 @@ impl Shared {
                 let from = self.clock.instant(from);
                 let [meter, until] = [meter, until].map(Duration::from_nanos);
                 let (mode, end) = (mode_of(mode), end_of(end));
-                let service = self.reported.service(vcpu, mode, meter);
+                let spent = (end == End::LimitReached).then_some(until);
+                let service = self.reported.service(vcpu, mode, meter, spent);
                 KernelEvent::Ran(Ran { vcpu, mode, from, to: at, meter, service, until, end })
             }
         }
@@ -88,7 +89,7 @@ impl Shared {
         let (vcpu, mode) = (VcpuId(holds.vcpu), mode_of(holds.mode));
         let [from, to] = [holds.from, holds.charged].map(|at| self.clock.instant(at));
         let [meter, until] = [meters[mode as usize], holds.until].map(Duration::from_nanos);
-        let service = self.reported.service(vcpu, mode, meter);
+        let service = self.reported.service(vcpu, mode, meter, None);
         Ok(Some(Ran { vcpu, mode, from, to, meter, service, until, end: End::Metered }))
     }
 }
