@@ -283,8 +283,8 @@ impl KernelCores {
     /// Gives the host back to the kernel's own scheduler; the VCPU handles, and the first thing
     /// that was refused, if any was.
     pub(crate) fn release(&self) -> (Vec<VcpuHandle>, Option<io::Error>) {
-        let detached = lock(&self.shared).scheduler.take();
-        drop(detached);
+        // Dropped at once: it detaches the scheduler where the kernel has one.
+        lock(&self.shared).scheduler = None;
         let (mut released, mut trouble) = (Vec::new(), lock(&self.trouble).take());
         for core in &self.cores {
             let mut core = lock(core);

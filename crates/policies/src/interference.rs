@@ -121,7 +121,7 @@ impl<'a> Releases<'a> {
         let mut kept = alloc::collections::BTreeSet::new();
         for period in periods() {
             if !kept.iter().any(|other| period % other == 0) {
-                kept.retain(|other: &u64| other % period != 0);
+                kept.retain(|other: &u64| !other.is_multiple_of(period));
                 kept.insert(period);
             }
         }

@@ -116,7 +116,7 @@ impl Stage {
     /// agents of a slow host leave no room for it as it is.
     pub(crate) fn admitted(&self, name: &str, text: &str) {
         let is_admitted = |times: &u64| {
-            self.scratch.write(name, &stretched(text, *times));
+            self.scratch.write(name, stretched(text, *times));
             self.maracas(&["check", name, "--machine", "live"]).status.success()
         };
         let times = [1, 2, 4, 8].into_iter().find(is_admitted);

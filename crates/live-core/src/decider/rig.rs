@@ -100,7 +100,7 @@ pub(crate) fn attach(id: VcpuId) -> Request<FakeHost> {
 }
 
 impl Host for FakeHost {
-    type Handle = Nothing;
+    type Handle = Known;
     type Core = Core<Fake>;
     type Reply<T> = FakeReply<T>;
 

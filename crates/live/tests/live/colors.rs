@@ -77,8 +77,8 @@ impl Policy for Mover {
     }
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
         self.away |= self.home == CoreId(0) && now >= Self::AFTER;
-        let service_request =
-            ServiceRequest::Move { vcpu: VcpuId(0), to: CoreId(1), colors: OF_CORES[1] };
+        let colors = CachePart::new(OF_CORES[1]);
+        let service_request = ServiceRequest::Move { vcpu: VcpuId(0), to: CoreId(1), colors };
         plan.service_request = self.away.then_some((VcpuId(1), service_request));
         plan.wake = if now < Self::AFTER { Self::AFTER } else { Instant::NEVER };
         for core in (0..2).map(CoreId) {

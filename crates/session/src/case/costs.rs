@@ -104,6 +104,7 @@ fn time(entry: &Entry, params: &Params, name: &str) -> Duration {
 mod tests {
     use super::*;
     use maracas_core::Vcpu;
+    use maracas_core::memory::CachePart;
 
     fn ns(nanos: u64) -> Duration {
         Duration::from_nanos(nanos)
@@ -174,7 +175,7 @@ mod tests {
         let (entry, mut params) = maracas(&[("balance", "vlb")]);
         let mut system = System::new(2, Vec::new());
         assert_eq!(no_copies(entry, &mut params, &system), None);
-        system.cores[1].colors = 0b11;
+        system.cores[1].colors = CachePart::new(0b11);
         let note = no_copies(entry, &mut params, &system).unwrap();
         assert!(note.starts_with("page_cost 0: "), "{note}");
         assert_eq!((time(entry, &params, PAGE), params.check(entry.params)), (ns(0), Ok(())));

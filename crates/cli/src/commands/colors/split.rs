@@ -58,7 +58,7 @@ struct Alone {
 
 impl Alone {
     fn new(cache: &Cache, partition: Partition) -> Self {
-        let model = CacheModel::new(cache, partition, &[0], 0);
+        let model = CacheModel::new(cache, partition, &[None], 0);
         Self { model, parts: parts(cache, partition) }
     }
     /// Misses per reference of a program alone in `count` parts.

@@ -187,7 +187,14 @@ impl Rig {
         let vcpu = match event {
             Event::Released(Job { id, .. }) | Event::Completed(id) => id.vcpu,
             Event::Ran(segment) => segment.vcpu,
-            other => panic!("{other:?} of a task that stays"),
+            Event::Woke { .. }
+            | Event::AllowanceSpent { .. }
+            | Event::Sampled(_)
+            | Event::Arrived(_)
+            | Event::Left(_)
+            | Event::Changed(_)
+            | Event::ServiceDone(_)
+            | Event::Failed { .. } => panic!("{event:?} of a task that stays"),
         };
         let set = self.qps.tasks.get(vcpu).unwrap().set;
         self.told[set] = true;
