@@ -24,7 +24,6 @@
 //! 4. After `plan(now)`, `plan.wake` lies after `now`.
 
 use crate::admission::{NotAdmitted, Verdict};
-use crate::memory::CachePart;
 use crate::params::{ParamSpec, Params};
 use crate::{CoreId, CoreSet, Duration, Instant, Job, JobId, List, System, Vcpu, VcpuId};
 use alloc::boxed::Box;
@@ -207,7 +206,7 @@ pub enum ServiceRequest {
         /// Where to.
         to: CoreId,
         /// Its page colours there; `None` = unchanged.
-        colors: Option<CachePart>,
+        colors: Option<crate::memory::CachePart>,
     },
 }
 

@@ -106,11 +106,8 @@ fn a_program_takes_its_cores_colours_and_those_of_the_core_it_is_moved_to() {
         let ms = Duration::from_millis;
         let service_vcpu = Vcpu { role: Role::Migration, ..Vcpu::new(1, ms(5), ms(100)) };
         system.vcpus = vec![Vcpu::best_effort(0), service_vcpu];
-        system
-            .cores
-            .iter_mut()
-            .zip(OF_CORES)
-            .for_each(|(core, colors)| core.colors = CachePart::new(colors));
+        let parts = OF_CORES.map(CachePart::new);
+        system.cores.iter_mut().zip(parts).for_each(|(core, part)| core.colors = part);
         let own = std::env::current_exe().expect("this program has a path");
         let name = "colors::a_program_takes_its_cores_colours_and_those_of_the_core_it_is_moved_to";
         let path = std::env::temp_dir().join(format!("maracas-colors-{}", std::process::id()));

@@ -117,7 +117,8 @@ impl Steady {
 
 impl CacheModel {
     /// Empty caches. `core_parts` are the parts of the cores, by core, `None` = all; bits beyond
-    /// the cache's colours (or ways) mean nothing. Programs are known by their index below `programs`.
+    /// the cache's colours (or ways) mean nothing. Programs are known by their index below
+    /// `programs`.
     ///
     /// # Panics
     /// Where the cache has no ways.

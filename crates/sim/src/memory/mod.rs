@@ -95,8 +95,8 @@ pub trait Contention {
     }
     /// Pages that must be copied to give `program` these page colours.
     fn pages_to_copy(&self, program: u32, colors: Option<CachePart>) -> u64;
-    /// `program` has these page colours (or ways) from `now` on; `None` = as before. The model wants to
-    /// be asked again at once where that changes anything.
+    /// `program` has these page colours (or ways) from `now` on; `None` = as before. The model
+    /// wants to be asked again at once where that changes anything.
     fn recolor(&mut self, now: Instant, program: u32, colors: Option<CachePart>);
     /// `program` is gone for good.
     fn leave(&mut self, program: u32);
