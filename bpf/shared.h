@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * What the scheduler in the kernel and its loader say to each other, beside law.h. bpf/loader has
- * the same in Rust.
+ * What the scheduler in the kernel and its loader say to each other, beside law.h. crates/kernel
+ * has the same in Rust.
  */
 #ifndef MARACAS_SHARED_H
 #define MARACAS_SHARED_H

@@ -34,7 +34,7 @@ struct core {
 	struct law_slots slots;
 } __attribute__((aligned(64)));
 
-/* bpf/loader/src/layout.rs has these numbers. */
+/* crates/kernel/src/layout.rs has these numbers. */
 _Static_assert(sizeof(struct law_grant) == 32 && sizeof(struct core) == 192, "sizes");
 _Static_assert(__builtin_offsetof(struct core, margin) == 80, "margin");
 _Static_assert(__builtin_offsetof(struct core, others_ran) == 136, "others_ran");

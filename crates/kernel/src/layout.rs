@@ -143,9 +143,9 @@ pub struct Holds {
     pub vcpu: u32,
     /// 0 = on its budget, 1 = on surplus time.
     pub mode: u32,
-    /// Since when, and up to when its meter is charged, in nanoseconds of `CLOCK_MONOTONIC`.
+    /// Since when it runs, in nanoseconds of `CLOCK_MONOTONIC`.
     pub from: u64,
-    /// Up to when.
+    /// Up to when its meter is charged, in the same.
     pub charged: u64,
     /// The reading of the meter at which its grant ends.
     pub until: u64,

@@ -1,6 +1,7 @@
 //! Whether the scheduler in the kernel can carry a run out on this host.
 
 use crate::doctor::SchedExt;
+use crate::host::platform::last_core;
 use crate::setup::Setup;
 use maracas_kernel::{CORES, IS_BUILT, VCPUS};
 
@@ -18,9 +19,9 @@ pub fn obstacles(setup: &Setup) -> Vec<String> {
 /// What is said of a build without libbpf.
 pub const NOT_BUILT: &str = "a maracas that is built with --features sched-ext";
 
-/// Numbers for which the kernel's side has no room.
+/// Numbers for which the kernel's side has no room: it schedules every core that the host may have.
 fn beyond(setup: &Setup) -> Option<String> {
-    let core = setup.cores.iter().find(|core| core.0 >= CORES);
+    let core = setup.cores.iter().copied().chain(last_core()).find(|core| core.0 >= CORES);
     let core =
         core.map(|core| format!("core {} is none of the {CORES} that it has room for", core.0));
     let most = setup.vcpus().map(|(vcpu, _)| vcpu.id.0 + 1).max().unwrap_or(0);

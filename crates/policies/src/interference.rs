@@ -76,7 +76,7 @@ impl Interference {
 }
 
 /// What can happen at most in `length` from the start under the policy `name`. `None` for a policy
-/// without such a bound, and for tasks that the model (above) leaves out.
+/// without such a bound, and for tasks, cores and parameters that it leaves out.
 ///
 /// # Errors
 /// The verdict, where the policy would not admit the system.
@@ -88,7 +88,7 @@ pub fn of(
 ) -> Option<Result<Interference, Verdict>> {
     let bound = match name {
         "run" => crate::run_interference,
-        "qps" => crate::qps_interference,
+        "qps" if crate::qps_covers(system, params) => crate::qps_interference,
         _ => return None,
     };
     let in_step = |vcpu: &maracas_core::Vcpu| {

@@ -67,6 +67,7 @@ policies! {
 pub use qps::qps_tree;
 pub use run::run_tree;
 
+use qps::covers as qps_covers;
 use qps::interference as qps_interference;
 use run::interference as run_interference;
 

@@ -91,7 +91,8 @@ fn of_structure(case: &Case) -> Option<String> {
     let each = |count: u64| count as f64 / bound.jobs.max(1) as f64;
     Some(format!(
         "{name} preempts a job {:.1} times at most on average, {:.1} of them onto another core, \
-         and decides {:.1} times a job at most; C must hold what that costs (docs/overheads.md)",
+         and decides {:.1} times a job at most, while jobs need at most C and no others come; C \
+         must hold what that costs (docs/overheads.md)",
         each(bound.preemptions),
         each(bound.migrations),
         each(bound.decisions)

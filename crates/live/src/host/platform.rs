@@ -68,6 +68,12 @@ impl Platform {
     }
 }
 
+/// The highest number that a core of this host may ever have; `None` where the kernel does not say.
+pub fn last_core() -> Option<HardwareCore> {
+    let possible = read("/sys/devices/system/cpu/possible")?;
+    parse_cores(&possible)?.into_iter().max_by_key(|core| core.0)
+}
+
 impl fmt::Display for Platform {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let model = self.model.as_deref().unwrap_or("unnamed processor");

@@ -13,8 +13,9 @@
 //! A program that blocks often takes its budget apart, and each chunk costs the machine a start and
 //! a stop. So chunks shorter than `chunk_min` are joined with the next, as the tail of a full list
 //! is: the joined chunk begins so late that nothing of it can be used before its own time. At any
-//! instant less than `chunk_min`, and than an eighth of C, waits longer for that than it would
-//! else.
+//! instant less than `chunk_min`, and than an eighth of C, waits for that beyond its own time. What
+//! is used of a chunk that waited comes back that much later, too, so a program that always wants
+//! more gets (C - `chunk_min`) / T at least.
 
 use super::short::Short;
 use maracas_core::params::{Kind, ParamSpec};
@@ -24,9 +25,9 @@ pub(crate) const CHUNK_MIN: ParamSpec = ParamSpec {
     name: "chunk_min",
     kind: Kind::Time("0ns"),
     help: "pieces of a budget shorter than this come back with the next piece, so that a program \
-           that blocks often is started and stopped less often; less than that, and than an eighth \
-           of its budget, is late thereby at any time. Live runs raise it to what starts and stops \
-           cost",
+           that blocks often is started and stopped less often; one \
+           that always wants more gets less by at most this, and an eighth of its budget, a \
+           period. Live runs raise it to what starts and stops cost",
 };
 
 /// Pieces of a budget are joined up to this part of C at most, so that a VCPU keeps the rest of its

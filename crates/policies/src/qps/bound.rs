@@ -1,4 +1,5 @@
-//! How often jobs are preempted at most under QPS, from its hierarchy.
+//! How often jobs are preempted at most under QPS, from its hierarchy, on whole cores and where the
+//! master is the class that the paper names (`master` is not `fixed`).
 //!
 //! What stops a job stops one item of its set. Where that is a master, its set leaves the parallel
 //! phase: one of its classes stops, and with it one item, which may be a master again. So whatever
@@ -22,12 +23,18 @@
 //! with it, for what a preemption ends, and four times a window of a major set: where one of its
 //! three budgets is spent and at its end.
 
-use super::{WORK_CONSERVING, qps_tree};
+use super::{MASTER, WORK_CONSERVING, qps_tree};
 use crate::interference::{Interference, Releases};
 use crate::tree::{Kind, Node};
 use maracas_core::admission::Verdict;
 use maracas_core::params::Params;
-use maracas_core::{Duration, System};
+use maracas_core::{Duration, Rate, System};
+
+/// Whether [`interference`] speaks of such systems: where a core is not whole both classes of a set
+/// may stop at once, and a fixed master is alone and in parallel by turns.
+pub(crate) fn covers(system: &System, params: &Params) -> bool {
+    system.capacity == Rate::ONE && params.choice(&MASTER) != "fixed"
+}
 
 /// What can happen at most in `length` from the start, where all tasks begin together.
 ///

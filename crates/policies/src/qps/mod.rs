@@ -78,7 +78,7 @@ use crate::parts::table::Table;
 use agenda::Agenda;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-pub(crate) use bound::interference;
+pub(crate) use bound::{covers, interference};
 use maracas_core::admission::Verdict;
 use maracas_core::contract::{
     Claims, Entry, Grant, Limit, Mode, Needs, Statistic, no_service_vcpus,

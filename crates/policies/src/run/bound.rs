@@ -1,7 +1,8 @@
 //! How often jobs are preempted at most under RUN, from its tree.
 //!
 //! After p >= 1 reductions a job is preempted (3p + 1) / 2 times at most on average (Regnier et
-//! al., RTSS 2011, its theorem on preemptions); without one a server is EDF on a core of its own,
+//! al., RTSS 2011, its theorem on preemptions; rounded up here, as reductions are counted in
+//! pairs); without one a server is EDF on a core of its own,
 //! where a release preempts once at most. The policy is called for a release, for a completion and
 //! once more for the segment that ends with it, for what a preemption ends, and where a dual has
 //! spent its budget, once in each of its windows. Windows begin with releases.
@@ -38,7 +39,7 @@ fn of_subsystem(part: &Subsystem, releases: &Releases<'_>) -> Interference {
             ..Interference::default()
         };
     }
-    let preemptions = (jobs * (3 * levels + 1)).div_ceil(2);
+    let preemptions = jobs * (3 * levels + 1).div_ceil(2);
     let mut spent = 0;
     part.root.walk(&mut |node| {
         if node.kind == Kind::Dual {

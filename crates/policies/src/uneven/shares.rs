@@ -388,7 +388,7 @@ pub(super) fn fair_bounds(
     speedups.iter().map(bounds).collect()
 }
 
-/// The parameters that all four rules take, and then a rule's own.
+/// The parameters that all rules take, and then a rule's own.
 ///
 /// # Panics
 /// At compile time where `N` is not the length of both lists together.
