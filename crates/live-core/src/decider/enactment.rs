@@ -47,6 +47,9 @@ impl<H: Host> Decider<H> {
     /// one (a second was measured). What was put off is done with the next decision after.
     fn moves(&mut self, own: CoreId) -> CoreSet {
         let mut called = CoreSet::EMPTY;
+        if let Whose::One { .. } = self.policy {
+            return called;
+        }
         if self.held > 0 {
             self.behind = true;
             return called;
@@ -81,8 +84,7 @@ impl<H: Host> Decider<H> {
     /// and the kernel would have to stop it for us; so it is left to the agent there, and nothing
     /// else runs there while it is awake. Returns that core then.
     fn bring(&mut self, vcpu: VcpuId, to: CoreId, own: CoreId) -> CoreSet {
-        let slot = self.known.get(&vcpu).and_then(|known| known.slot);
-        let Some(from) = slot.filter(|from| *from != to) else { return CoreSet::EMPTY };
+        let Some(from) = self.slot(vcpu).filter(|from| *from != to) else { return CoreSet::EMPTY };
         let mut there = self.host.core(from);
         if from != own && there.is_running(vcpu) {
             there.stirred = true;
@@ -110,7 +112,12 @@ impl<H: Host> Decider<H> {
             return false;
         };
         known.slot = Some(to);
+        let places = [self.plan.place(from), self.plan.place(to)];
+        if let Ok([from, to]) = self.jobs.get_disjoint_mut(places) {
+            from.transfer(vcpu, to);
+        }
         self.arrived.insert(to);
+        self.host.sits(vcpu, to);
         let sits = vcpu_handle.sit(place);
         self.host.core(to).attach(vcpu_handle, sits)
     }
@@ -129,17 +136,8 @@ impl<H: Host> Decider<H> {
             None => Instant::NEVER,
         };
         let is_known = self.cores().any(|core| self.plan.core_wake(core) == self.plan.wake);
-        let mut due = std::mem::take(&mut self.due);
-        due.clear();
-        due.resize(self.plan.cores(), Instant::NEVER);
-        for known in self.known.values() {
-            if let Some(demand) = &known.demand {
-                let due = &mut due[usize::from(known.slot.unwrap_or(own).0)];
-                *due = demand.next_due().min(*due);
-            }
-        }
-        for (id, due) in self.cores().zip(&due) {
-            let mut wake_at = self.plan.core_wake(id).min(*due);
+        for (place, id) in self.cores().enumerate() {
+            let mut wake_at = self.plan.core_wake(id).min(self.jobs[place].due());
             if id == own {
                 wake_at = wake_at.min(service_request).min(self.holds_end());
                 wake_at = if is_known { wake_at } else { wake_at.min(self.plan.wake) };
@@ -148,6 +146,5 @@ impl<H: Host> Decider<H> {
             core.wake_at = wake_at;
             core.set_alarm();
         }
-        self.due = due;
     }
 }
