@@ -4,6 +4,7 @@ pub(crate) mod ask;
 mod duty;
 mod error;
 pub mod handle;
+pub(crate) mod jobs;
 mod steer;
 mod supervisor;
 pub(crate) mod this_host;
@@ -19,6 +20,7 @@ pub(crate) use steer::Palette;
 
 use crate::agent::Agents;
 use crate::clock::{self, Clock};
+use crate::deciders::Deciders;
 use crate::executor::lock;
 use crate::executor::{self, Core};
 use crate::guardian::Guardian;
@@ -32,6 +34,7 @@ use crate::journal::{Header, Scribe};
 use crate::progress::Source;
 use crate::sense::{Senses, VcpuEvents};
 use handle::Mailbox;
+use jobs::Jobs;
 use maracas_core::admission::NotAdmitted;
 use maracas_core::contract::Statistic;
 use maracas_core::journal::{Note, Record};
@@ -42,7 +45,7 @@ use rustix::thread::gettid;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::{fmt, io, thread};
 use steer::Steered;
 use supervisor::Supervisor;
@@ -106,7 +109,7 @@ impl Machine {
     pub fn with_means(
         setup: Setup,
         means: Means,
-        policy: Box<dyn Policy>,
+        mut policy: Box<dyn Policy>,
         header: Header,
     ) -> Result<Self, Error> {
         let host = |what| move |error| Error::Host(what, error);
@@ -136,8 +139,11 @@ impl Machine {
         let tree = Tree::create(&hierarchies).map_err(host("create control groups"))?;
         let palette = Palette::of(&setup);
         let cores_of_host = setup.cores.clone();
-        let mailbox = Mailbox::new(tree, cores_of_host, means, source, palette, clock, first)
-            .map_err(host("create an eventfd"))?;
+        let alone = if policy.apart().is_some() { setup.cores.len() } else { 0 };
+        let mailbox = Jobs::new(alone).and_then(|jobs| {
+            Mailbox::new(tree, cores_of_host, means, source, palette, clock, first, jobs)
+        });
+        let mailbox = mailbox.map_err(host("create an eventfd"))?;
         let mailbox = Arc::new(mailbox);
         let (guardian, server, senses) = (None, None, Senses::default());
         Ok(Self {
@@ -220,7 +226,7 @@ impl Machine {
             executor::sense(&mut core, meters.next(), vcpus);
             core.begin();
         }
-        let (mut scribe, drain) = Scribe::new(&header);
+        let (mut scribe, mut drain) = Scribe::new(&header);
         scribe.recorder.record(&host_note());
         scribe.recorder.record(&mailbox.source.note());
         let programs = setup.programs.iter().map(|it| (it.name.as_str(), &it.command));
@@ -235,11 +241,12 @@ impl Machine {
         noted.for_each(|said| scribe.recorder.record(&note(said)));
         let sampler = sensor.map(|sensor| Sampler::new(sensor, &setup));
         let host = ThisHost::new(Arc::clone(&cores), Arc::clone(&mailbox), scribe, sampler);
-        let decider = Decider::new(policy, &setup.system, &setup.names, host);
+        let mut decider = Decider::new(policy, &setup.system, &setup.names, host);
+        let own = decider.of_cores(|host, core| host.of_core(core, drain.writer_of_core()));
         let all_agents = Agents::new(
             &cores,
-            decider,
-            mailbox.wakeup(),
+            Deciders::new(decider, own),
+            &mailbox,
             guardian.as_ref().map(Guardian::heartbeats),
         )
         .map_err(|error| Error::Host("create an eventfd", error))?;
@@ -325,13 +332,11 @@ fn oversee(
     });
     // Whatever the agents did last: from here on nothing has real-time priority or is frozen.
     let mut trouble: Vec<String> = Vec::new();
-    let decider = all_agents.decider.lock();
-    let poisoned = decider.is_err();
-    let mut decider = decider.unwrap_or_else(PoisonError::into_inner);
     let agents = all_agents.taken();
-    let statistics = if poisoned { Vec::new() } else { decider.finish(agents) };
-    let silent = decider.silent();
-    drop(decider);
+    let (statistics, silent, poisoned) = all_agents.deciders.end(|decider, poisoned| {
+        let statistics = if poisoned { Vec::new() } else { decider.finish(agents) };
+        (statistics, decider.silent(), poisoned)
+    });
     let duration = mailbox.clock.now().saturating_since(Instant::ZERO);
     // Closed when all are released: closing waits for the kernel, and what is raised runs on.
     let mut released = Vec::new();
