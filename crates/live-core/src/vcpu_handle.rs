@@ -243,6 +243,10 @@ impl<H: Handle> VcpuHandle<H> {
         Instant::from_ticks(to.ticks().saturating_sub(self.stretch.raw(service_ns)))
     }
 
+    /// Whether the job of a silent program has received C: it is taken to end.
+    pub fn has_received(&self) -> bool {
+        self.look_at.is_some_and(|at| self.meter(Mode::Foreground) >= at)
+    }
     /// Believes that all of it is blocked, until its clocks move.
     pub fn suppose_blocked(&mut self) {
         self.threads.iter_mut().for_each(|thread| thread.runnable = false);

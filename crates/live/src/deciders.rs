@@ -1,13 +1,13 @@
 //! Who decides: one decider for all cores, or one a core, each for its own.
 //!
-//! Agents only try locks. Who decides for its core alone holds the lock shared, and excludes nobody
-//! but who decides for all. Who decides for all holds it alone, and takes back first what is lent
-//! to the deciders of the cores ([`maracas_live_core::Decider::take_back`]).
+//! Agents only try locks. One that decides for its core alone holds the lock shared, and excludes
+//! none but one that decides for all. That one holds it alone, and takes back first what is lent to
+//! the deciders of the cores ([`maracas_live_core::Decider::take_back`]).
 //!
 //! Nothing is overlooked: what happened is said first ([`Deciders::tell`], [`Deciders::tell_all`]),
-//! then the lock is tried, and whoever held it looks at what was said after letting go. While
-//! anything is said that concerns all cores, no agent begins to decide for its own; so the last one
-//! that was at it finds the lock free.
+//! then the lock is tried, and the agent that held it looks at what was said after letting go.
+//! While anything is said that concerns all cores, no agent begins to decide for its own; so the
+//! last one that was at it finds the lock free.
 
 use maracas_core::{CoreId, CoreSet, Instant};
 use maracas_live_core::{Decider, Host};
@@ -44,7 +44,7 @@ impl<H: Host> Decides for Decider<H> {
 
 /// What the lock holds.
 struct Held<D> {
-    /// Locked by nobody: only who holds all of this alone looks at it.
+    /// Never locked: only an agent that holds all of this alone looks at it.
     all: Mutex<D>,
     /// One a core; none where the policy decides for all. Each is locked by its core's agent alone.
     own: Box<[Mutex<D>]>,
@@ -83,7 +83,7 @@ pub(crate) struct Deciders<D> {
     unseen: AtomicBool,
     /// The same for a decision of one core, by core; none where the policy decides for all.
     news: Box<[AtomicBool]>,
-    /// Cores decide alone. Set by whoever holds the lock alone; for all others a hint.
+    /// Cores decide alone. Set by the agent that holds the lock alone; for all others a hint.
     apart: AtomicBool,
 }
 
@@ -120,7 +120,7 @@ impl<D: Decides> Deciders<D> {
     }
 
     /// One decision by the agent of `core`, which woke then, where there is anything to decide and
-    /// nobody else is at it: those will look again. The agents that it names are to be woken.
+    /// no other is at it: that one will look again. The agents that it names are to be woken.
     pub(crate) fn round(&self, core: CoreId, woke: Option<Instant>) -> Option<CoreSet> {
         // What was let go of, and what is looked at now, stand on two sides of it.
         fence(Ordering::SeqCst);
@@ -134,8 +134,8 @@ impl<D: Decides> Deciders<D> {
     }
 
     fn round_alone(&self, core: CoreId, woke: Option<Instant>) -> Option<CoreSet> {
-        // Whoever holds it alone looks at the news of all cores after letting go; it is poisoned
-        // where an agent panicked, and the run is ending.
+        // An agent that holds it alone looks at the news of all cores after letting go; it is
+        // poisoned where one panicked, and the run is ending.
         let held = self.held.try_read().ok()?;
         if !held.is_lent {
             drop(held);

@@ -11,7 +11,8 @@ pub(crate) mod this_host;
 
 pub use duty::capacity;
 pub use error::Error;
-pub use handle::{Handle, JobGate, Members};
+pub use handle::{Handle, Members};
+pub use jobs::JobGate;
 pub use maracas_live_core::{Refusal, VcpuStatus};
 
 pub use crate::setup::{CacheParts, Launch, Means, Setup, Steering, Throttle};

@@ -78,7 +78,7 @@ impl Around {
         Self { shared, cores, told, posted, left, sampled, own, done, replay, differs }
     }
 
-    /// What is done on the cores of whoever asks.
+    /// What is done on the cores of the decider that asks.
     fn take_done(&mut self) -> Vec<(JobId, u64)> {
         self.done.append(&mut self.shared.world.borrow_mut().done);
         let Some(own) = self.own else { return std::mem::take(&mut self.done) };

@@ -253,6 +253,9 @@ impl Rig {
             return Ok(());
         }
         self.audit.answered(&self.shared, &self.decider)?;
+        if !self.unseen && !self.agents[place].news && !self.shared.dead.get() {
+            Audit::presumed(&self.decider.host.cores[place])?;
+        }
         let (now, due) = self.core(place).sleep();
         let (now, due) = (now.ticks(), due.ticks());
         self.audit.sleeps(id, &self.shared, &self.decider, now, due)?;
@@ -344,7 +347,7 @@ impl Rig {
         let place = usize::from(core.0);
         for _ in 0..ROUNDS {
             if self.unseen {
-                // Whoever holds what it decides by looks again.
+                // The agent that holds what all decide by looks again.
                 if self.agents.iter().any(|agent| agent.is_kept) {
                     return Ok(());
                 }

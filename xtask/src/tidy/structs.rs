@@ -73,7 +73,7 @@ const LARGE: &[(&str, &str, usize, &str)] = &[
     ("tests/src", "Auditor", 13, "an observer's state, whole"),
     ("tests/src", "Throttle", 15, "Algorithm 1 worked out another way"),
     ("tests/src", "MaracasAudit", 14, "an observer's state, whole"),
-    ("tests/src", "LiveFaults", 20, "one field a fault"),
+    ("tests/src", "LiveFaults", 22, "one field a fault"),
     ("tests/src/live/world.rs", "Group", 13, "one VCPU as the simulated kernel sees it"),
 ];
 

@@ -18,9 +18,13 @@ pub struct Plan {
     rehomed: Vec<VcpuId>,
     verdicts: Vec<(VcpuId, Result<CoreId, NotAdmitted>)>,
     /// Work for a service VCPU. The machine begins it when it sees it and always answers: by
-    /// [`super::Event::ServiceDone`], before which a sample comes as [`super::Event::Sampled`], or by
-    /// [`super::Event::Failed`]. Until then it is one service request, however often it is planned; what
+    /// [`Event::ServiceDone`], before which a sample comes as [`Event::Sampled`], or by
+    /// [`Event::Failed`]. Until then it is one service request, however often it is planned; what
     /// stands here in the first plan after the answer is a new one.
+    ///
+    /// [`Event::ServiceDone`]: super::Event::ServiceDone
+    /// [`Event::Sampled`]: super::Event::Sampled
+    /// [`Event::Failed`]: super::Event::Failed
     pub service_request: Option<(VcpuId, ServiceRequest)>,
     /// When to ask again at the latest; [`Instant::NEVER`] = only after events.
     pub wake: Instant,

@@ -114,7 +114,7 @@ impl Jobs {
     ) {
         for (vcpu, demand) in self.demands.iter_mut().filter(|(_, demand)| demand.is_silent()) {
             let Some(vcpu_handle) = core.vcpu_handle(*vcpu) else { continue };
-            if vcpu_handle.look_at.is_some_and(|at| vcpu_handle.meter(Mode::Foreground) >= at) {
+            if vcpu_handle.has_received() {
                 vcpu_handle.look_at = None;
                 let done = demand.presume_complete();
                 events.extend(done.map(|job| (now, Event::Completed(job))));
@@ -126,15 +126,12 @@ impl Jobs {
     /// other.
     pub(super) fn complete<E: Executor>(&mut self, job: JobId, core: &mut Core<E>) -> bool {
         let Some(demand) = self.demands.get_mut(&job.vcpu) else { return false };
-        if !demand.complete(job.index) {
-            return false;
+        let can_be = demand.complete(job.index);
+        if let Some(vcpu_handle) = core.vcpu_handle(job.vcpu) {
+            vcpu_handle.look_at = vcpu_handle.look_at.filter(|_| demand.is_silent());
+            vcpu_handle.is_done |= can_be && !demand.is_pending();
         }
-        if !demand.is_pending()
-            && let Some(vcpu_handle) = core.vcpu_handle(job.vcpu)
-        {
-            vcpu_handle.is_done = true;
-        }
-        true
+        can_be
     }
 
     /// Calls `release` with the jobs of which a program may learn: those whose VCPU is where the

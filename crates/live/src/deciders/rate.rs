@@ -76,7 +76,7 @@ struct Still {
     decisions: Arc<AtomicU64>,
 }
 
-/// An answer that nobody waits for.
+/// An answer that is not waited for.
 struct Unheard;
 
 impl<T> Reply<T> for Unheard {

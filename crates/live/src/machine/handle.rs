@@ -5,7 +5,7 @@
 //! that is preempted while it holds it delays only itself.
 
 use super::ask::{Reply, Silence, question};
-use super::jobs::Jobs;
+use super::jobs::{JobGate, Jobs};
 use super::steer::Palette;
 use super::this_host::ThisHost;
 use crate::clock::Clock;
@@ -17,7 +17,7 @@ use crate::host::launch::User;
 use crate::host::wait::Wakeup;
 use crate::progress::{Page, Progress, Source};
 use crate::setup::Means;
-use maracas_core::{CoreId, Instant, Job, JobId, Reservation, Vcpu, VcpuId};
+use maracas_core::{CoreId, Instant, JobId, Reservation, Vcpu, VcpuId};
 use maracas_live_core::{Refusal, VcpuStatus};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -28,16 +28,6 @@ use std::{io, time};
 
 /// How long a caller waits for the agents, which answer within milliseconds while they live.
 const PATIENCE: time::Duration = time::Duration::from_secs(5);
-
-/// Wakes the programs whose demand comes as jobs.
-///
-/// Called by an agent at its real-time priority: an implementation must neither block nor wait
-/// for a lock that another thread may hold for long (a non-blocking send or a futex wake is
-/// right). VCPUs whose programs never connected are simply not known to the gate.
-pub trait JobGate: Send + Sync {
-    /// `job` is released now: lets the program of its VCPU begin.
-    fn release(&self, job: &Job);
-}
 
 /// Which threads of which process ask for a VCPU.
 #[derive(Clone, Debug)]

@@ -1,10 +1,9 @@
 //! The way of jobs between agents and programs: releases through the gate, and jobs that programs
-//! said are done to the agents of the cores of their VCPUs. Where cores decide alone, no other agent
-//! need look.
+//! said are done, to the agents of the cores of their VCPUs. Where cores decide alone no other
+//! agent need look.
 
-use super::handle::JobGate;
 use crate::host::wait::Wakeup;
-use maracas_core::{CoreId, Instant, JobId, VcpuId};
+use maracas_core::{CoreId, Instant, Job, JobId, VcpuId};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -14,6 +13,16 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 const SEATS: usize = 1024;
 /// Bits of a seat that name the core; those above are one more than the VCPU's number.
 const CORE_BITS: u32 = 16;
+
+/// Wakes the programs whose demand comes as jobs.
+///
+/// Called by an agent at its real-time priority: an implementation must neither block nor wait
+/// for a lock that another thread may hold for long (a non-blocking send or a futex wake is
+/// right). VCPUs whose programs never connected are simply not known to the gate.
+pub trait JobGate: Send + Sync {
+    /// `job` is released now: lets the program of its VCPU begin.
+    fn release(&self, job: &Job);
+}
 
 /// Jobs that are done on one core.
 pub(crate) struct Done {
