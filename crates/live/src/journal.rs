@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn pieces_of_many_writers_come_in_the_order_in_which_they_were_handed_over() {
         let (first, mut drain) = Scribe::new(&header());
-        let mut writers = vec![first, drain.writer_of_core(), drain.writer_of_core()];
+        let mut writers = [first, drain.writer_of_core(), drain.writer_of_core()];
         let note = |round: u64| Record::Note {
             at: Instant::from_ticks(round),
             note: Note::Host(round.to_string()),

@@ -141,10 +141,9 @@ impl Machine {
         let palette = Palette::of(&setup);
         let cores_of_host = setup.cores.clone();
         let alone = if policy.apart().is_some() { setup.cores.len() } else { 0 };
-        let mailbox = Jobs::new(alone).and_then(|jobs| {
-            Mailbox::new(tree, cores_of_host, means, source, palette, clock, first, jobs)
-        });
-        let mailbox = mailbox.map_err(host("create an eventfd"))?;
+        let mut mailbox = Mailbox::new(tree, cores_of_host, means, source, palette, clock, first)
+            .map_err(host("create an eventfd"))?;
+        mailbox.jobs = Jobs::new(alone).map_err(host("create an eventfd"))?;
         let mailbox = Arc::new(mailbox);
         let (guardian, server, senses) = (None, None, Senses::default());
         Ok(Self {

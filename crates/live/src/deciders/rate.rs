@@ -188,7 +188,9 @@ fn the_rate_of_decisions_on_a_host_that_carries_nothing_out() {
         for (agents, apart) in [(1, false), (1, true), (2, false), (2, true)] {
             let whose = if apart { "of each core" } else { "of all cores" };
             let thousands = rate(name, agents, apart) / 1e3;
-            println!("{name}: {agents} agents, deciders {whose}: {thousands:.0} thousand a second");
+            eprintln!(
+                "{name}: {agents} agents, deciders {whose}: {thousands:.0} thousand a second"
+            );
             assert!(thousands > 0.0);
         }
     }

@@ -110,12 +110,11 @@ impl Mailbox {
         palette: Palette,
         clock: Clock,
         first_id: u32,
-        jobs: Jobs,
     ) -> io::Result<Self> {
         Ok(Self {
             queue: Mutex::new(Vec::with_capacity(64)),
             wakeup: Wakeup::new()?,
-            jobs,
+            jobs: Jobs::new(0)?,
             next_id: AtomicU32::new(first_id),
             next_hold: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
