@@ -112,14 +112,6 @@ impl Audit {
         Err("the host refused something and it was not reported to the policy".to_string())
     }
 
-    /// An agent has decided: no job of a silent program goes on that has received C.
-    pub(super) fn presumed(core: &Core<SimCore>) -> Result<(), String> {
-        match core.vcpu_handles.iter().find(|handle| handle.has_received()) {
-            Some(handle) => Err(format!("{} says nothing, has had C and goes on", handle.id)),
-            None => Ok(()),
-        }
-    }
-
     /// An agent falls asleep until `due`.
     pub(super) fn sleeps(
         &mut self,

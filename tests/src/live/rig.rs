@@ -253,9 +253,6 @@ impl Rig {
             return Ok(());
         }
         self.audit.answered(&self.shared, &self.decider)?;
-        if !self.unseen && !self.agents[place].news && !self.shared.dead.get() {
-            Audit::presumed(&self.decider.host.cores[place])?;
-        }
         let (now, due) = self.core(place).sleep();
         let (now, due) = (now.ticks(), due.ticks());
         self.audit.sleeps(id, &self.shared, &self.decider, now, due)?;
