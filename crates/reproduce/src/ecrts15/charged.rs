@@ -8,14 +8,14 @@ use maracas_sweep::{Charge, Subject};
 
 /// What a run with costs charged came to.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct Run {
-    pub(super) missed: u64,
+pub(crate) struct Run {
+    pub(crate) missed: u64,
     /// Jobs that were completed.
     pub(super) jobs: u64,
     /// What all of them were charged.
     pub(super) overhead: Duration,
     /// The most that one of them was.
-    pub(super) largest: Duration,
+    pub(crate) largest: Duration,
     /// Levels of the policy's tree or hierarchy.
     pub(super) depth: u64,
 }
@@ -28,7 +28,7 @@ impl Run {
 }
 
 /// Runs `set`; `None` where the policy does not admit it.
-pub(super) fn charged(
+pub(crate) fn charged(
     set: &TaskSet,
     cores: usize,
     subject: &Subject,
