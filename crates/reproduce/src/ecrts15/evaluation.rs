@@ -15,6 +15,7 @@ use crate::findings::{Cell, Findings, Table, number};
 use crate::stats::Mean;
 use crate::{Error, Experiment, Kind, Lab};
 use maracas_core::{Duration, Instant};
+use maracas_policies::interference::{self, Prices};
 use maracas_scenario::taskset::TaskSet;
 use maracas_sim::Overheads;
 use maracas_sweep::{Charge, Subject};
@@ -29,7 +30,9 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
               tasks is the most that any job of the first half of the sets was charged, with jobs \
               shortened by that bound; more where sets miss all the same in which no job is \
               shorter than the bound. The second half, which the bounds never saw, then runs with \
-              jobs shortened by them.",
+              jobs shortened by them. RUN and QPS are bounded by structure as well: by how often \
+              the tree or the hierarchy of a set lets jobs be preempted and the policy be called \
+              (algorithms.md A.1 and B.6), which takes nothing from any run.",
     source: "Compagnin, Mezzetti and Vardanega, ECRTS 2015, slides \"Primitive overheads and \
              empirical bound\" and \"Overall per-job overhead\"; curves without numbers",
     kind: Kind::Predicts,
@@ -217,14 +220,28 @@ fn bound(lab: &Lab<'_>, costs: &Costs, subject: &Subject, draws: &[&Draw]) -> Re
     Ok(Bound { bound: best.bound, sets: draws.len(), missed: best.missed })
 }
 
-/// What a job costs on average at most by the structure of RUN: its release, a decision where it
-/// begins and where it ends, and one for each of its preemptions, of which a tree of `depth`
-/// reductions has at most (3 depth + 1) / 2 a job (Regnier et al., RTSS 2011); and every time that
-/// it is taken up a switch to another core.
-fn structural(costs: &Overheads, depth: u64) -> Duration {
-    let preemptions = (3 * depth + 1).div_ceil(2);
-    let taken_up = costs.context_switch + costs.migration;
-    costs.release + costs.decision * (preemptions + 2) + taken_up * (preemptions + 1)
+/// What a job is charged at most on average by the structure that the policy makes of the set, its
+/// tree or its hierarchy; `None` for a policy without one.
+fn structural(subject: &Subject, draw: &Draw, costs: &Overheads) -> Option<Duration> {
+    let Subject { entry, params } = subject;
+    let bound = interference::of(entry.name, &draw.set.system(CORES), params, UNTIL)?;
+    let prices = Prices {
+        release: costs.release,
+        decision: costs.decision,
+        context_switch: costs.context_switch,
+        migration: costs.migration,
+        cache_delay: Duration::ZERO,
+    };
+    Some(bound.ok()?.per_job(&prices))
+}
+
+/// A set with the bound of its structure.
+struct Structured {
+    bound: Duration,
+    /// Whether it has a job that cannot be shortened by the bound.
+    short: bool,
+    /// With jobs shortened by that bound, charged as the sets that gave the other bound were.
+    most: Run,
 }
 
 /// One set of the second half with the bound of its class.
@@ -235,8 +252,6 @@ struct Evaluated {
     /// Whether it has a job shorter than the bound, and whether one was charged more than it.
     short: bool,
     exceeded: bool,
-    /// What the depth of its tree lets a job cost on average at these costs ([`structural`]).
-    structural: Duration,
     /// Charged as the sets that gave the bound were.
     most: Run,
     /// Charged mean costs.
@@ -247,6 +262,26 @@ struct Evaluated {
 struct Policy {
     bounds: Vec<Bound>,
     evaluated: Vec<Evaluated>,
+    /// Sets of both halves, as nothing is taken from either; none for a policy without structure.
+    structured: Vec<Structured>,
+}
+
+/// All sets that the policy can schedule, each with the bound of its own structure.
+fn by_structure(
+    lab: &Lab<'_>,
+    costs: &Costs,
+    subject: &Subject,
+    halves: &[Vec<Draw>; 2],
+) -> Result<Vec<Structured>, Error> {
+    let all: Vec<&Draw> = halves.iter().flatten().collect();
+    let found = lab.map(&all, |draw| {
+        let overheads = costs_of(costs, subject, draw, Level::Most)?;
+        let bound = structural(subject, draw, &overheads).filter(|_| feasible(subject, draw));
+        let Some(bound) = bound else { return Ok(None) };
+        let most = one(costs, subject, draw, Level::Most, bound)?;
+        Ok(most.map(|most| Structured { bound, short: has_short_job(draw, bound), most }))
+    });
+    found.into_iter().filter_map(Result::transpose).collect()
 }
 
 fn study(
@@ -273,20 +308,11 @@ fn study(
             let Draw { class, load, periods, .. } = **draw;
             let short = has_short_job(draw, bounds[class].bound);
             let exceeded = most.largest > bounds[class].bound;
-            let structural = structural(&costs_of(costs, subject, draw, Level::Most)?, most.depth);
-            evaluated.push(Evaluated {
-                class,
-                load,
-                periods,
-                short,
-                exceeded,
-                structural,
-                most,
-                run,
-            });
+            evaluated.push(Evaluated { class, load, periods, short, exceeded, most, run });
         }
     }
-    Ok(Policy { bounds, evaluated })
+    let structured = by_structure(lab, costs, subject, halves)?;
+    Ok(Policy { bounds, evaluated, structured })
 }
 
 fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
@@ -298,7 +324,7 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
         policies.push(study(lab, &costs, &subject, &halves)?);
     }
     let slopes = [RUN, QPS].map(|policy| Slopes::of(&policies[policy]));
-    let mut tables = vec![bound_table(&policies)];
+    let mut tables = vec![bound_table(&policies), structure_table(&policies)];
     tables.extend((0..CLASSES.len()).map(|class| overhead_table(&policies, class)));
     tables.push(depth_table(&policies, &slopes));
     Ok(Findings {
@@ -348,6 +374,54 @@ fn bound_table(policies: &[Policy]) -> Table {
         }
     }
     table
+}
+
+/// What came of the bounds from structure, by depth.
+fn structure_table(policies: &[Policy]) -> Table {
+    let columns = [
+        "policy",
+        "depth",
+        "sets",
+        "bound (us per job, mean)",
+        "of it charged at most (%)",
+        "sets beyond it",
+        "sets with a miss",
+        "of these with a job shorter than the bound",
+    ];
+    let title = "The bound from the structure of trees and hierarchies, and what came of it";
+    let mut table = Table::new("structure", title, &columns);
+    for policy in [RUN, QPS] {
+        let all = || policies[policy].structured.iter();
+        let deepest = all().map(|it| it.most.depth).max().unwrap_or(0);
+        for depth in 0..=deepest {
+            let own: Vec<&Structured> = all().filter(|it| it.most.depth == depth).collect();
+            if own.is_empty() {
+                continue;
+            }
+            let bounds: Vec<f64> = own.iter().map(|it| it.bound.ticks() as f64 / 1e3).collect();
+            let parts = own.iter().map(|it| it.part());
+            let missed = || own.iter().filter(|it| it.most.missed > 0);
+            let count = |count: usize| Cell::Number(count as f64, 0);
+            table.row(vec![
+                Cell::text(POLICIES[policy]),
+                count(depth as usize),
+                count(own.len()),
+                Cell::Text(with_interval(&Mean::of(&bounds), 1)),
+                Cell::Number(100.0 * parts.clone().fold(0.0, f64::max), 0),
+                count(parts.filter(|part| *part > 1.0).count()),
+                count(missed().count()),
+                count(missed().filter(|it| it.short).count()),
+            ]);
+        }
+    }
+    table
+}
+
+impl Structured {
+    /// What a job was charged on average as a part of the bound.
+    fn part(&self) -> f64 {
+        self.most.mean_us() / (self.bound.ticks() as f64 / 1e3).max(f64::MIN_POSITIVE)
+    }
 }
 
 impl Policy {
