@@ -345,8 +345,8 @@ impl Handle {
         let id = VcpuId(self.mailbox.next_id.fetch_add(1, Ordering::Relaxed));
         if self.mailbox.means.kernel && id.0 >= VCPUS {
             return Err(Refusal::Host(format!(
-                "the scheduler in the kernel has room for {VCPUS} VCPUs in a run, and their numbers \
-                 are not used again; start a new run"
+                "the scheduler in the kernel has room for {VCPUS} VCPUs in a run, and no number is \
+                 used again; start a new run"
             )));
         }
         let core = self.mailbox.arrive(name, &Vcpu { id, ..vcpu })?;

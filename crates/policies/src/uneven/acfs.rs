@@ -19,7 +19,7 @@
 //! No thread has more than all of its time, and no class gives unpinned threads more than it has;
 //! all that it has is given away where there are as many threads as cores. Threads below all
 //! of a fast core have equal p / weight, but for rounding and for sampling floors, which come
-//! first, and but for slow time that nobody needs for that: what has time left gets it. No other
+//! first, and but for slow time that no thread needs for that: what has time left gets it. No other
 //! shares give the least p / weight a greater value.
 //! # Where we differ from the paper
 //! We follow its abstract: threads of equal priority are slowed down alike, and priorities are
