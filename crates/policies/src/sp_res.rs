@@ -1,6 +1,5 @@
-//! Semi-partitioned reservations: partitioned EDF of reservations, of which one that fits on no
-//! core is split as by C=D, its period shortened where that is needed; they come and go while
-//! others run.
+//! Semi-partitioned reservations: partitioned EDF, under which a reservation that fits on no core is
+//! split as by C=D, and reservations come and go while others run.
 //!
 //! # Paper
 //! B. B. Brandenburg, M. Gul. "Global Scheduling Not Required: Simple, Near-Optimal Multiprocessor
@@ -27,11 +26,12 @@
 //! it may run. A window from the last instant before a deadline at which no job released before was
 //! pending that is due by then, to that deadline, holds no rest inside. So all that it holds is of
 //! tasks that are there or held together, which the exact test of Zhang and Burns (2009) has
-//! accepted as one set: no job is late. What left has made room, so the rest comes soon, and on an
+//! accepted as one set: no job is late. What left has made room, so the core rests in the end, on an
 //! idle core at once. A changed reservation is one that leaves and one that comes, at an instant at
-//! which the task has no job.
+//! which the task has no job. It may wait without end: what it changes is held beside it until its
+//! cores rest at such an instant, and a core with little room left may never do so.
 //! # Invariants
-//! At each instant the test accepts, on each core, what is there or was there since its last rest.
+//! At each instant the test accepted, on each core, what is there or was there since its last rest.
 //! Each core's run queue is that of EDF on one core, and no task stands on two. Overheads and late
 //! decisions are not in the test: nothing is promised with them, nor on cores that are not whole.
 //! # Where we differ from the paper
