@@ -1,5 +1,5 @@
-//! Semi-partitioned reservations: partitioned EDF, under which a reservation that fits on no core is
-//! split as by C=D, and reservations come and go while others run.
+//! Semi-partitioned reservations: partitioned EDF, under which a reservation that fits on no core
+//! is split as by C=D, and reservations come and go while others run.
 //!
 //! # Paper
 //! B. B. Brandenburg, M. Gul. "Global Scheduling Not Required: Simple, Near-Optimal Multiprocessor
@@ -26,8 +26,8 @@
 //! it may run. A window from the last instant before a deadline at which no job released before was
 //! pending that is due by then, to that deadline, holds no rest inside. So all that it holds is of
 //! tasks that are there or held together, which the exact test of Zhang and Burns (2009) has
-//! accepted as one set: no job is late. What left has made room, so the core rests in the end, on an
-//! idle core at once. A changed reservation is one that leaves and one that comes, at an instant at
+//! accepted as one set: no job is late. What left has made room, so the core rests in the end, an
+//! idle one at once. A changed reservation is one that leaves and one that comes, at an instant at
 //! which the task has no job. It may wait without end: what it changes is held beside it until its
 //! cores rest at such an instant, and a core with little room left may never do so.
 //! # Invariants
