@@ -483,10 +483,13 @@ impl<E: Executor> Core<E> {
     fn change(&mut self, index: usize, level: Level, end: End) {
         let vcpu_handle = &self.vcpu_handles[index];
         let (id, was, mode) = (vcpu_handle.id, vcpu_handle.level, vcpu_handle.mode());
-        let mut result = Ok(());
+        let (mut result, mut read_at) = (Ok(()), self.settled);
         // Raising brings the clocks up to date of what runs on another core; counters are read
-        // before, in the mode that they counted in.
+        // before, in the mode that they counted in. What runs from that reading on counts in the
+        // next mode, so the change is of that instant: another core's agent may be the one that
+        // acts, and then it runs meanwhile.
         if matches!(level, Level::Foreground(_)) && self.means.events {
+            read_at = read_at.or_else(|| Some(self.exec.now()));
             result = self.settle(index);
         }
         let vcpu_handle = &mut self.vcpu_handles[index];
@@ -530,7 +533,7 @@ impl<E: Executor> Core<E> {
             let meter_ns = vcpu_handle.meter(mode).ticks();
             // What is stopped or started meanwhile runs no sooner than the agent sleeps; on some
             // hosts the clock is a system call.
-            let at = self.settled.unwrap_or_else(|| self.exec.now());
+            let at = read_at.unwrap_or_else(|| self.exec.now());
             let next = vcpu_handle.mode();
             self.vcpu_handles[index].settled_at = at;
             if self.means.events {
