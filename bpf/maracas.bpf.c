@@ -84,11 +84,18 @@ __attribute__((noinline)) __u32 next_of(__u32 cpu, struct law_choice *choice, __
 	return choice->vcpu;
 }
 
-/* The same for this core, which remembers when it is to choose again though nothing happens. */
+/*
+ * The same for this core, by the run queue that was sent last, and it remembers when it is to
+ * choose again though nothing happens. Wherever it chooses it looks for another run queue: while a
+ * real-time thread runs, such as the sender, a kick ends nobody's turn, and what was preempted goes
+ * on after it without dispatch().
+ */
 static __u32 choose(struct core *core, __u32 cpu, struct law_choice *choice, __u64 now)
 {
-	__u32 vcpu = next_of(cpu, choice, now);
+	__u32 vcpu;
 
+	law_receive(&core->slots);
+	vcpu = next_of(cpu, choice, now);
 	core->due = choice->due;
 	return vcpu;
 }
@@ -340,7 +347,6 @@ void dispatch(__u64 *ctx)
 		is_on = prev->scx.flags & FIND(scx_ent_flags, SCX_TASK_QUEUED);
 		thread = is_on ? thread_of(prev) : NULL;
 	}
-	law_receive(&core->slots);
 	law_charge(&core->law, vcpus, now);
 	account_others(core, now);
 	choose(core, cpu, &choice, now);
