@@ -1,6 +1,6 @@
 //! The scheduler, loaded and attached by libbpf.
 
-use crate::layout::{CORE, CORES, QUEUE, VCPU, VCPUS};
+use crate::layout::{CORE, CORES, NONE, QUEUE, VCPU, VCPUS};
 use crate::memory::Memory;
 use crate::{Core, Event, Queue, Vcpu};
 use libbpf_rs::query::ProgInfoIter;
@@ -151,6 +151,15 @@ impl Scheduler {
     /// As the kernel refuses: ESRCH for a thread that has ended.
     pub fn join(&mut self, thread: i32, vcpu: u32) -> io::Result<()> {
         self.call("join", &mut [thread.to_ne_bytes(), vcpu.to_ne_bytes()].concat()).map(drop)
+    }
+
+    /// A thread goes before all others whenever it wakes: for what sends run queues, where that may
+    /// not be real-time.
+    ///
+    /// # Errors
+    /// As the kernel refuses: ESRCH for a thread that has ended.
+    pub fn put_first(&mut self, thread: i32) -> io::Result<()> {
+        self.join(thread, NONE)
     }
 
     /// Lets threads of a VCPU that have waited so long without a budget run for once; for good

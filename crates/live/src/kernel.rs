@@ -17,6 +17,7 @@ use maracas_core::contract::{End, Grant, Mode, RunQueue};
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
 use maracas_kernel::{Event, Happened, Queue, Scheduler, VCPUS};
 use maracas_live_core::{Kernel, KernelEvent, Ran, Reported};
+use rustix::thread::gettid;
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::atomic::Ordering;
@@ -234,6 +235,9 @@ impl KernelCores {
 
     fn decide(&self, agents: &Agents<'_>) -> io::Result<()> {
         self.poll.add(agents.mail.fd(), Token::Mail)?;
+        // A real-time thread is not under the scheduler at all: then this says nothing.
+        let own = gettid().as_raw_nonzero().get();
+        lock(&self.shared).scheduler()?.put_first(own)?;
         let mut ready = Vec::with_capacity(8);
         let mut own = CoreId(0);
         let mut tended = self.clock.now();
