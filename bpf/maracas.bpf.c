@@ -486,7 +486,9 @@ int take(struct take *ctx)
 	__u32 cpu = ctx->core & (CORES_MAX - 1);
 	__u32 spare = law_send(&core_of(cpu)->slots);
 
-	scx_bpf_kick_cpu(cpu, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
+	/* The sender's own core chooses when the sender sleeps: it looks for a run queue then. */
+	if (cpu != bpf_get_smp_processor_id())
+		scx_bpf_kick_cpu(cpu, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
 	return spare;
 }
 
