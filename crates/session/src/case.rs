@@ -12,6 +12,7 @@ mod needs;
 mod senses;
 mod sets;
 
+pub(crate) use agents::PERIODS;
 pub use agents::{Agents, Load};
 pub use senses::MemoryNeeds;
 
