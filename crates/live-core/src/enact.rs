@@ -489,8 +489,8 @@ impl<E: Executor> Core<E> {
         // next mode, so the change is of that instant: another core's agent may be the one that
         // acts, and then it runs meanwhile.
         if matches!(level, Level::Foreground(_)) && self.means.events {
-            read_at = read_at.or_else(|| Some(self.exec.now()));
             result = self.settle(index);
+            read_at = read_at.or_else(|| Some(self.exec.now()));
         }
         let vcpu_handle = &mut self.vcpu_handles[index];
         let threads = vcpu_handle.threads.len();
