@@ -119,6 +119,7 @@ struct sched_ext_ops {
 /* Helpers, by their numbers in include/uapi/linux/bpf.h. */
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static __u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
+static __u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
 static long (*const bpf_probe_read_kernel_str)(void *to, __u32 size, const void *from) =
 	(void *)115;
 static void *(*const bpf_ringbuf_reserve)(void *ring, __u64 size, __u64 flags) = (void *)131;

@@ -18,6 +18,7 @@
  */
 #include "kernel.h"
 #include "law.h"
+#include "others.h"
 #include "shared.h"
 #include "state.h"
 
@@ -28,26 +29,13 @@ const volatile struct sizes sizes SEC(".rodata.sizes");
 
 /* A turn of a thread, where no timer ends it before: the kernel ends it at a tick. */
 #define TURN (4ULL * 1000 * 1000)
-/* What waits for its share gets it after so long, in the background's time. */
-#define SHARE_TURN (1ULL * 1000 * 1000)
-/* Threads that belong to no VCPU: one in ten, and no more at once than this. */
-#define SHARE_OF 10
-#define SHARE_MAX (5ULL * 1000 * 1000)
-/*
- * Whatever is planned, they are owed one in twenty of the time in which they wait, and get it when
- * it is so much. The kernel's own server for its fair class has 50 ms in a second too
- * (kernel/sched/deadline.c).
- */
-#define OWED_OF 20
-#define OWED_MAX (50ULL * 1000 * 1000)
 /* A timer may come so much too early. */
 #define LEAST 500
 /* The margin moves by so much at each end, and stays below this. */
 #define MARGIN_STEP 128
 #define MARGIN_MAX (50ULL * 1000)
 
-/* The queue of all threads that belong to no VCPU, and that of a VCPU. */
-#define OTHERS 1ULL
+/* The queue of a VCPU. */
 #define QUEUE_OF(vcpu) (0x10000ULL + (vcpu))
 
 static void report(const struct event *event)
@@ -198,43 +186,6 @@ static bool begin_segment(struct core *core, __u32 cpu, struct law_choice *choic
 		core->ends = now + SHARE_TURN;
 	arm(core, cpu);
 	return true;
-}
-
-/* Adds to an account, up to `most`, and takes what was used. */
-static __u64 settle(__u64 account, __u64 more, __u64 most, __u64 used)
-{
-	account = account + more < most ? account + more : most;
-	return used < account ? account - used : 0;
-}
-
-/* Brings up to date what threads that belong to no VCPU may have. */
-static void account_others(struct core *core, __u64 now)
-{
-	__u64 ran = core->others_from && now > core->others_from ? now - core->others_from : 0;
-	__u64 passed = now > core->share_at ? now - core->share_at : 0;
-
-	core->share_at = now;
-	core->share = settle(core->share, passed / SHARE_OF, SHARE_MAX, ran);
-	core->owed = settle(core->owed, core->waits ? passed / OWED_OF : 0, OWED_MAX, ran);
-	core->others_ran += ran;
-	if (core->others_from)
-		core->others_from = now;
-}
-
-/* Whether they come before what the law has. `is_on`: one is on the core and would go on. */
-static bool others_first(struct core *core, const struct law_choice *choice, __u64 now, bool is_on)
-{
-	core->waits = is_on || scx_bpf_dsq_nr_queued(OTHERS) > 0;
-	if (!core->waits) {
-		core->owed = 0;
-		core->is_paid = false;
-		return false;
-	}
-	if (core->owed >= OWED_MAX)
-		core->is_paid = true;
-	else if (!core->owed)
-		core->is_paid = false;
-	return core->is_paid || (choice->mode == LAW_BACKGROUND && core->share >= SHARE_TURN);
 }
 
 SEC("struct_ops/select_cpu")
@@ -535,7 +486,9 @@ int take(struct take *ctx)
 	__u32 cpu = ctx->core & (CORES_MAX - 1);
 	__u32 spare = law_send(&core_of(cpu)->slots);
 
-	scx_bpf_kick_cpu(cpu, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
+	/* The sender's own core chooses when the sender sleeps: it looks for a run queue then. */
+	if (cpu != bpf_get_smp_processor_id())
+		scx_bpf_kick_cpu(cpu, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
 	return spare;
 }
 
@@ -569,7 +522,7 @@ int tend(struct tend *ctx)
 	return moved;
 }
 
-/* A thread, and what it will fork, belongs to a VCPU from when it is next queued; or it is first. */
+/* A thread, and what it will fork, belongs to a VCPU from when it is next queued, or is first. */
 SEC("syscall")
 int join(struct join *ctx)
 {

@@ -26,8 +26,8 @@ impl Memory {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: that many words are mapped, page by page aligned, until this is dropped, which
-        // lends them no longer than it lives; whoever else changes them, they are atomic.
+        // SAFETY: so many words are mapped, at the begin of a page, until this is dropped, which
+        // lends them no longer than it lives; the kernel changes them, so they are atomic.
         let words = unsafe { std::slice::from_raw_parts(base.cast::<AtomicU64>(), count) };
         Ok(Self { words })
     }

@@ -105,7 +105,11 @@ impl Scheduler {
     /// # Errors
     /// Why not.
     pub fn try_load() -> io::Result<()> {
-        load(OBJECT, VCPUS).map(drop)
+        // A refusal is an answer here, and what libbpf prints of it would look like a failure.
+        let printing = libbpf_rs::set_print(None);
+        let loaded = load(OBJECT, VCPUS);
+        libbpf_rs::set_print(printing);
+        loaded.map(drop)
     }
 
     /// How long it took to load and to attach.

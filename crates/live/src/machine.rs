@@ -23,9 +23,9 @@ use crate::clock::{self, Clock};
 use crate::executor::{self, lock};
 use crate::guardian::Guardian;
 use crate::host::cgroup::{Hierarchies, Tree};
-use crate::host::claim::{Claim, Unclaimed};
+use crate::host::claim::{self, Claim, Unclaimed};
 use crate::host::launch::{Exit, users};
-use crate::host::platform::Platform;
+use crate::host::platform::{Platform, last_core};
 use crate::host::{HardwareCore, rights, sched, sys};
 use crate::journal::{Header, Scribe};
 use crate::kernel::KernelCores;
@@ -113,9 +113,9 @@ impl Machine {
         let host = |what| move |error| Error::Host(what, error);
         setup.check_duty(means.fifo)?;
         sys::keep_children();
-        let claims: Result<_, Unclaimed> =
-            setup.cores.iter().map(|core| Claim::take(*core)).collect();
-        let claims = claims?;
+        let last = last_core().filter(|_| means.kernel);
+        let claims = claim::needed(&setup.cores, last).into_iter().map(Claim::take);
+        let claims = claims.collect::<Result<Vec<_>, Unclaimed>>()?;
         let clock = Clock::start();
         let cores = Cores::open(&setup, means, &clock)?;
         let source = Source::of(&setup, means);
