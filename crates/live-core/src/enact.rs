@@ -322,14 +322,6 @@ impl<E: Executor> Core<E> {
         }
     }
 
-    /// Whether the policy is to be given events, or wants to be asked.
-    fn has_news(&mut self, now: Instant) -> bool {
-        let reported = !self.has_tidings() && self.tracker.changes.is_empty();
-        let handles = self.vcpu_handles.iter_mut();
-        let received = handles.fold(false, |news, handle| handle.report_received() | news);
-        !reported || received || self.stirred || self.is_spent() || self.wake_at <= now
-    }
-
     /// What the machine law wants each VCPU handle to be now.
     pub fn judge(&mut self) {
         let may_freeze = self.being_started == 0;

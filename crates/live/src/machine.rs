@@ -30,7 +30,7 @@ use crate::host::claim::{Claim, Unclaimed};
 use crate::host::launch::{Exit, users};
 use crate::host::platform::Platform;
 use crate::host::{HardwareCore, rights, sched, sys};
-use crate::journal::{Header, Scribe};
+use crate::journal::{Drain, Header, Scribe};
 use crate::kernel::KernelCores;
 use crate::progress::Source;
 use crate::sense::{Senses, VcpuEvents};
@@ -234,15 +234,9 @@ impl Machine {
         noted.for_each(|said| scribe.recorder.record(&note(said)));
         let sampler = sensor.map(|sensor| Sampler::new(sensor, &setup));
         let host = ThisHost::new(cores.all(), Arc::clone(&mailbox), scribe, sampler);
-        let mut decider = Decider::new(policy, &setup.system, &setup.names, host);
-        let own = match cores.kernel() {
-            // One thread decides for all cores then.
-            Some(_) => Vec::new(),
-            None => decider.of_cores(|host, core| host.of_core(core, drain.writer_of_core())),
-        };
         let mut all_agents = Agents::new(
             cores.of_agents(),
-            Deciders::new(decider, own),
+            deciders(policy, &setup, host, cores.kernel().is_none().then_some(&mut drain)),
             &mailbox,
             guardian.as_ref().map(Guardian::heartbeats),
         )
@@ -280,6 +274,19 @@ impl Machine {
         outcome.trouble.extend(removed.err().map(|error| error.to_string()));
         Ok(outcome)
     }
+}
+
+/// The decider of all cores, and where the policy can do so one of each, which has a way of its own
+/// into the journal; not without `drain`: where the kernel carries the law out one thread decides.
+fn deciders(
+    policy: Box<dyn Policy>,
+    setup: &Setup,
+    host: ThisHost,
+    drain: Option<&mut Drain>,
+) -> Deciders<Decider> {
+    let mut all = Decider::new(policy, &setup.system, &setup.names, host);
+    let own = drain.map(|drain| all.of_cores(|of, core| of.of_core(core, drain.writer_of_core())));
+    Deciders::new(all, own.unwrap_or_default())
 }
 
 /// On what it ran and by what, for a reader of the journal elsewhere.
