@@ -14,7 +14,7 @@
  *
  * Threads that belong to no VCPU are served before the background up to a tenth of the core's
  * time, after it beyond that, and whatever is planned for 50 ms in each second; kernel threads of
- * one core at once when they wake.
+ * one core, and the thread that sends the run queues, at once when they wake.
  */
 #include "kernel.h"
 #include "law.h"
@@ -53,7 +53,8 @@ const volatile struct sizes sizes SEC(".rodata.sizes");
 static void report(const struct event *event)
 {
 	struct event *entry = bpf_ringbuf_reserve(&events, sizeof(*entry), 0);
-	bool is_news = event->kind == EVENT_WOKE || event->end != LAW_PREEMPTED;
+	bool is_news = event->kind == EVENT_WOKE || event->end != LAW_PREEMPTED ||
+		       bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > RING / 2;
 
 	if (!entry) {
 		__sync_fetch_and_add(&ending.lost, 1);
@@ -62,7 +63,8 @@ static void report(const struct event *event)
 	*entry = *event;
 	/*
 	 * The reader is woken where a policy may have an answer. What was preempted was so by the
-	 * law and the run queue that the policy made: it is read with what comes next.
+	 * law and the run queue that the policy made: it is read with what comes next, or when half
+	 * of the ring is full.
 	 */
 	bpf_ringbuf_submit(entry, is_news ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 }
@@ -84,11 +86,18 @@ __attribute__((noinline)) __u32 next_of(__u32 cpu, struct law_choice *choice, __
 	return choice->vcpu;
 }
 
-/* The same for this core, which remembers when it is to choose again though nothing happens. */
+/*
+ * The same for this core, by the run queue that was sent last, and it remembers when it is to
+ * choose again though nothing happens. Wherever it chooses it looks for another run queue: while a
+ * real-time thread runs, such as the sender, a kick ends nobody's turn, and what was preempted goes
+ * on after it without dispatch().
+ */
 static __u32 choose(struct core *core, __u32 cpu, struct law_choice *choice, __u64 now)
 {
-	__u32 vcpu = next_of(cpu, choice, now);
+	__u32 vcpu;
 
+	law_receive(&core->slots);
+	vcpu = next_of(cpu, choice, now);
 	core->due = choice->due;
 	return vcpu;
 }
@@ -161,6 +170,8 @@ static void end_segment(struct core *core, __u32 cpu, __u64 now)
 		.at = now,
 	};
 
+	__u32 home;
+
 	law_charge(&core->law, vcpus, now);
 	core->ends = LAW_NEVER;
 	if (event.vcpu == LAW_NONE)
@@ -170,6 +181,9 @@ static void end_segment(struct core *core, __u32 cpu, __u64 now)
 	if (event.end == LAW_LIMIT_REACHED)
 		calibrate(core, event.meter, event.until);
 	report(&event);
+	home = homes[event.vcpu & (LAW_VCPUS - 1)];
+	if (law_is_awaited(&core->law, vcpus, event.vcpu, home))
+		scx_bpf_kick_cpu(home, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
 }
 
 /* The core holds a VCPU from now on. False where it may not. */
@@ -240,13 +254,15 @@ __s32 select_cpu(__u64 *ctx)
 }
 
 /* It waits for a core. */
-static void enqueue_other(struct task_struct *p, __s32 cpu, __u64 flags, bool is_put)
+static void enqueue_other(struct task_struct *p, const struct thread *thread, __s32 cpu,
+			  __u64 flags, bool is_put)
 {
 	struct core *core = core_of(cpu);
 	bool is_woken = flags & FIND(scx_enq_flags, SCX_ENQ_WAKEUP);
+	bool is_first = thread && thread->is_first;
 	__s32 idle;
 
-	if (is_woken && p->nr_cpus_allowed == 1 && (p->flags & PF_KTHREAD)) {
+	if (is_woken && (is_first || (p->nr_cpus_allowed == 1 && (p->flags & PF_KTHREAD)))) {
 		dsq_insert(p, FIND(scx_dsq_id_flags, SCX_DSQ_LOCAL), TURN,
 			   flags | FIND(scx_enq_flags, SCX_ENQ_PREEMPT));
 		return;
@@ -275,7 +291,7 @@ void enqueue(__u64 *ctx)
 	if (!is_managed(thread)) {
 		if (thread)
 			uncount(thread);
-		enqueue_other(p, cpu, ctx[1], is_put);
+		enqueue_other(p, thread, cpu, ctx[1], is_put);
 		return;
 	}
 	count(thread, cpu);
@@ -340,7 +356,6 @@ void dispatch(__u64 *ctx)
 		is_on = prev->scx.flags & FIND(scx_ent_flags, SCX_TASK_QUEUED);
 		thread = is_on ? thread_of(prev) : NULL;
 	}
-	law_receive(&core->slots);
 	law_charge(&core->law, vcpus, now);
 	account_others(core, now);
 	choose(core, cpu, &choice, now);
@@ -554,7 +569,7 @@ int tend(struct tend *ctx)
 	return moved;
 }
 
-/* A thread, and what it will fork, belongs to a VCPU from when it is next queued. */
+/* A thread, and what it will fork, belongs to a VCPU from when it is next queued; or it is first. */
 SEC("syscall")
 int join(struct join *ctx)
 {
@@ -564,13 +579,14 @@ int join(struct join *ctx)
 
 	if (!p)
 		return error;
-	if (ctx->vcpu >= sizes.vcpus) {
+	if (ctx->vcpu >= sizes.vcpus && ctx->vcpu != LAW_NONE) {
 		bpf_task_release(p);
 		return -EINVAL;
 	}
 	thread = thread_of(p);
 	if (thread) {
 		thread->vcpu = ctx->vcpu;
+		thread->is_first = ctx->vcpu == LAW_NONE;
 		error = 0;
 	}
 	bpf_task_release(p);

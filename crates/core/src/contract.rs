@@ -451,7 +451,7 @@ impl Entry {
     /// Says whether the system would be admitted: the policy's own verdict, and what holds under
     /// every policy. The one that users are shown.
     pub fn verdict(&self, system: &System, params: &Params) -> Verdict {
-        (self.admit)(system, params).within_capacity(system)
+        (self.admit)(system, params).within_capacity(system).knowing_resources(system)
     }
     /// Adds to `system`, which has none yet, the service VCPUs that the policy needs there, behind
     /// its own VCPUs.

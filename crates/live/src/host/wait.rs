@@ -73,6 +73,10 @@ impl Poll {
     pub(crate) fn add(&self, fd: RawFd, token: Token) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, fd, libc::EPOLLIN, token)
     }
+    /// Waits for each time that `fd` becomes ready; whether it is still is not asked.
+    pub(crate) fn add_edges(&self, fd: RawFd, token: Token) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, fd, libc::EPOLLIN | libc::EPOLLET, token)
+    }
     /// Waits for `fd` too, and not any more once it was ready.
     pub(crate) fn add_once(&self, fd: RawFd, token: Token) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, fd, libc::EPOLLIN | libc::EPOLLONESHOT, token)
