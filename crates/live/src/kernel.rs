@@ -244,10 +244,9 @@ impl KernelCores {
         while !agents.halt.load(Ordering::Acquire) {
             let now = self.clock.now();
             lock(&self.shared).read()?;
-            // Poisoned: the run is ending.
-            let Ok(mut decider) = agents.decider.lock() else { return Ok(()) };
-            let called = decider.round(own, Some(now));
-            drop(decider);
+            agents.deciders.tell_all();
+            // None where the run is ending after a panic.
+            let Some(called) = agents.deciders.round(own, Some(now)) else { return Ok(()) };
             own = called.iter().next().unwrap_or_default();
             let cores = self.cores.iter().map(|core| lock(core).due());
             let due = cores.collect::<io::Result<Vec<_>>>()?.into_iter().min();
@@ -268,6 +267,7 @@ impl KernelCores {
                     Token::Records
                     | Token::Vcpu(_)
                     | Token::Meter
+                    | Token::Done
                     | Token::Guardian
                     | Token::Ended(_) => {}
                 }
