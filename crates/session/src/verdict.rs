@@ -2,6 +2,7 @@
 
 mod jobs;
 
+use crate::blocking::{bounds_json, bounds_text};
 use crate::case::{Agents, Case, Load};
 use maracas_console::failure::{Answer, Failure, Outcome};
 use maracas_console::output::{self, Paint, paint};
@@ -85,6 +86,7 @@ pub fn text(case: &Case, verdict: &Verdict) -> String {
             (..) => core_text(case, core, "  "),
         };
     }
+    text += &bounds_text(case, &verdict.blocking);
     for (vcpu, why) in &verdict.refused {
         text += &refused_text(case, *vcpu, why);
     }
@@ -275,6 +277,7 @@ pub fn to_json(case: &Case, verdict: &Verdict) -> Value {
         "verdict": if verdict.accepted() { jobs::verdict(case) } else { "refused".into() },
         "by_core": verdict.cores.iter().map(|core| core_json(case, core)).collect::<Vec<_>>(),
         "refused": refused,
+        "blocking": bounds_json(case, &verdict.blocking),
         "jobs": jobs::to_json(case),
         "later": later(case),
         "without_budget": best_effort(case),
