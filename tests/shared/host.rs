@@ -4,6 +4,7 @@
 
 use maracas_live::host::costs::{self, WakeCost};
 use maracas_live::host::platform::Platform;
+use maracas_live::host::probe::freezer_calls;
 use maracas_live::host::{HardwareCore, sched};
 use maracas_live::migration;
 use std::path::PathBuf;
@@ -92,6 +93,20 @@ pub(crate) fn moving_reaction_ns() -> f64 {
         costs.put.p50.ticks() as f64
     });
     reaction_ns() + moved
+}
+
+/// What a decision of an agent takes of a core on this host, in nanoseconds: a timed wake, a freeze
+/// and a thaw with the switches to the thread that does them, and as much again for the rest. It is
+/// reckoned here once more, from what the host costs alone, so that agents that become dearer do
+/// not give tests more time. To be called while nothing runs.
+pub(crate) fn decision_ns() -> f64 {
+    static ONCE: OnceLock<f64> = OnceLock::new();
+    *ONCE.get_or_init(|| {
+        let cores = Platform::detect().expect("the platform is readable").cores;
+        let costs = costs::measure(&costs::few(&cores)).expect("threads may be raised");
+        let freezer = freezer_calls(&cores).ok().flatten().unwrap_or_default();
+        2.0 * (costs.taken + freezer + costs.switch * 4).ticks() as f64
+    })
 }
 
 /// The larger of a time that fast hosts keep and so many wakes of this one, in nanoseconds.

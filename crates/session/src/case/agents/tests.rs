@@ -165,7 +165,8 @@ fn what_agents_leave_no_room_for_is_refused() {
 }
 
 /// Three workers of 60 %, under each policy that moves them between two cores: with decisions of
-/// 110 us there is room, with decisions of 760 us as the slow host of the lab has them there is not.
+/// 80 us there is room, with decisions of 760 us, about as on the slow host of the lab, there is
+/// not.
 #[test]
 fn policies_that_move_jobs_are_charged_for_what_they_do() {
     for policy in ["run", "qps", "g-edf", "u-edf", "dp-wrap", "pd2"] {
