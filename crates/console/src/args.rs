@@ -2,6 +2,7 @@
 
 use maracas_core::Duration;
 use maracas_core::params::{Value, parse_bandwidth};
+use maracas_core::resources::Protocol;
 
 /// A duration with its unit: `20ms`.
 pub fn duration(text: &str) -> Result<Duration, String> {
@@ -42,6 +43,15 @@ pub fn size(text: &str) -> Result<usize, String> {
     // 64 GB: more than any cache experiment needs, less than what overflows the element counts.
     let bytes = number.checked_mul(1 << shift).filter(|bytes| (4..=64 << 30).contains(bytes));
     bytes.ok_or_else(|| "a size lies between 4 bytes and 64 GB".into())
+}
+
+/// A locking protocol: `mpcp`.
+pub fn protocol(text: &str) -> Result<Protocol, String> {
+    let found = Protocol::ALL.into_iter().find(|(name, _)| *name == text);
+    found.map(|(_, protocol)| protocol).ok_or_else(|| {
+        let names = Protocol::ALL.map(|(name, _)| name);
+        format!("the protocols are {}", names.join(", "))
+    })
 }
 
 /// A policy's parameter: `name=value`.

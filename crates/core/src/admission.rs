@@ -10,7 +10,7 @@ use core::fmt;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TestResult {
     /// `"ll"`, `"hyperbolic"`, `"rta"`, `"rta-lc"`, `"edf"`, `"qpa"`, `"gfb"`, `"bak"`, `"bcl"`,
-    /// `"ff-dbf"`, `"tardiness"`, `"capacity"`.
+    /// `"ff-dbf"`, `"tardiness"`, `"capacity"`, `"rta-blocking"`, `"edf-blocking"`.
     pub test: &'static str,
     /// What was compared with what.
     pub measure: Measure,
@@ -127,6 +127,10 @@ pub struct Verdict {
     /// How the cores' reads of memory are limited, where the policy limits them for ever in the
     /// same way.
     pub regulation: Option<Box<Regulation>>,
+    /// How long a job of each VCPU is blocked at most by others that share resources with it or
+    /// with those of its core; empty where nothing is shared, and where the policy knows no
+    /// resources.
+    pub blocking: Vec<(VcpuId, Duration)>,
 }
 
 /// Limits on reads of memory: a core that has read so much of it is closed until the period ends.
@@ -173,6 +177,16 @@ impl Verdict {
             let heavy = NotAdmitted::too_heavy(vcpu.id, &vcpu.reservation, system.capacity);
             let is_new = self.refused.iter().all(|(refused, _)| *refused != vcpu.id);
             self.refused.extend(heavy.filter(|_| is_new).map(|why| (vcpu.id, why)));
+        }
+        self
+    }
+    /// Refuses a system that shares resources under a policy that knows none: its jobs would be
+    /// late by waits of which no test knows.
+    #[must_use]
+    pub fn knowing_resources(mut self, system: &System) -> Self {
+        if system.resources.is_some() && self.accepted() && self.blocking.is_empty() {
+            let why = "this policy knows no shared resources; take p-rm or p-edf, or drop `locks`";
+            self.objections.push(String::from(why).into());
         }
         self
     }

@@ -25,6 +25,7 @@ mod overheads;
 mod pace;
 pub mod params;
 mod rate;
+pub mod resources;
 pub mod script;
 pub mod sensor;
 mod soonest;

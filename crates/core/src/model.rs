@@ -1,7 +1,9 @@
 //! What there is to schedule, and on what: VCPUs, jobs, cores.
 
 use crate::memory::CachePart;
+use crate::resources::Resources;
 use crate::{Duration, Instant, Rate};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 use core::num::{NonZeroU32, NonZeroU64};
@@ -207,6 +209,9 @@ pub struct System {
     pub capacity: Rate,
     /// Ticks in a nanosecond; 1 unless an exact study scales time.
     pub ticks_per_ns: u64,
+    /// What the VCPUs share, if something. Not part of a journal: it decides what is admitted, and
+    /// not what is planned.
+    pub resources: Option<Box<Resources>>,
 }
 
 impl System {
@@ -218,7 +223,8 @@ impl System {
         assert!((1..=MAX_CORES).contains(&cores), "{cores} cores: from 1 to {MAX_CORES} may be");
         let cores = alloc::vec![Core::default(); cores];
         let classes = alloc::vec![Class::FASTEST];
-        Self { cores, classes, vcpus, capacity: Rate::ONE, ticks_per_ns: 1 }
+        let capacity = Rate::ONE;
+        Self { cores, classes, vcpus, capacity, ticks_per_ns: 1, resources: None }
     }
     /// The same with cores of uneven speed: so many cores of each class, the fastest class first,
     /// beside the class's speed in thousandths. Core ids are given class by class.

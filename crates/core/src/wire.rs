@@ -258,6 +258,28 @@ impl<A: Wire, B: Wire> Wire for (A, B) {
     }
 }
 
+/// What is shared does not travel: it decides what is admitted, and not what is planned.
+impl Wire for System {
+    fn put(&self, out: &mut Vec<u8>) {
+        let Self { cores, classes, vcpus, capacity, ticks_per_ns, resources: _ } = self;
+        cores.put(out);
+        classes.put(out);
+        vcpus.put(out);
+        capacity.put(out);
+        ticks_per_ns.put(out);
+    }
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        Some(Self {
+            cores: take(from)?,
+            classes: take(from)?,
+            vcpus: take(from)?,
+            capacity: take(from)?,
+            ticks_per_ns: take(from)?,
+            resources: None,
+        })
+    }
+}
+
 /// Structs travel field by field, in the order given.
 macro_rules! fields {
     ($($type:ident { $($field:ident),* })*) => {$(
@@ -282,7 +304,6 @@ fields! {
         class, speedup_milli }
     Class { speed_milli }
     Core { class, colors }
-    System { cores, classes, vcpus, capacity, ticks_per_ns }
     Segment { vcpu, core, mode, from, to, usage, end }
     Usage { service, references, reads, writes, instructions }
     Sample { requests, occupancy, by_core }

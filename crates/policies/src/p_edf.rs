@@ -20,9 +20,12 @@
 //! (`qpa`). That one set passes and then another does not prove that jobs of both are in time where
 //! they meet, so under `qpa` none may come after a leave, and nothing changes. With
 //! `enforcement = "precise"` an overrunning task is cut at C for each job released so far; what
-//! earlier jobs left unused may be used by later ones.
+//! earlier jobs left unused may be used by later ones. Where tasks share resources, densities with
+//! blocking decide beside the chosen test (`parts/locks`), and jobs suspend themselves for resources
+//! alone: the simulator's law sees to that, not the order here.
 
 use crate::parts::jobs::{self, ENFORCEMENT};
+use crate::parts::locks;
 use crate::parts::pack::{self, PACKING};
 use crate::parts::partitioned::{self, Order};
 use crate::parts::table::{Family, Table, Test};
@@ -70,6 +73,7 @@ fn packed(system: &System, params: &Params) -> (Table, Verdict) {
     let mut table = Table::new(system, Family::Edf, test, pack::chosen(params));
     let mut verdict = table.fill(system, true);
     verdict.objections = jobs::objections(system);
+    locks::judge(system, params, (&table, Order::Deadline, true), &mut verdict);
     (table, verdict)
 }
 

@@ -18,9 +18,12 @@
 //! utilization take C/D (Leung and Whitehead 1982). `admission = "none"` packs by utilization
 //! alone, for experiments with sets that no test admits; such sets may miss. With
 //! `enforcement = "precise"` an overrunning task is cut at C for each job released so far; what
-//! earlier jobs left unused may be used by later ones.
+//! earlier jobs left unused may be used by later ones. Where tasks share resources, response times
+//! with blocking decide beside the chosen test (`parts/locks`), and jobs suspend themselves for
+//! resources alone: the simulator's law sees to that, not the order here.
 
 use crate::parts::jobs::{self, ENFORCEMENT};
+use crate::parts::locks;
 use crate::parts::pack::{self, PACKING};
 use crate::parts::partitioned::{self, Order};
 use crate::parts::table::{Family, Table};
@@ -70,6 +73,8 @@ fn packed(system: &System, params: &Params) -> (Table, Verdict) {
     let mut table = Table::new(system, Family::FixedPriority, test, pack::chosen(params));
     let mut verdict = table.fill(system, true);
     verdict.objections = jobs::objections(system);
+    let decides = params.choice(&ADMISSION) != "none";
+    locks::judge(system, params, (&table, Order::Fixed, decides), &mut verdict);
     (table, verdict)
 }
 

@@ -66,7 +66,8 @@ impl Case {
     ) -> PyResult<Self> {
         let own = entry.as_ref().map(PythonPolicy::of).transpose()?;
         let set = set.into_iter().map(|(name, given)| (name, value(given))).collect();
-        let overrides = Overrides { policy, set, cores, entry: own.as_ref().map(|it| it.entry) };
+        let entry = own.as_ref().map(|it| it.entry);
+        let overrides = Overrides { policy, set, cores, locks: None, entry };
         let read = || {
             if format == Some("scenario") {
                 let scenario = Scenario::parse(text, file).map_err(error)?;

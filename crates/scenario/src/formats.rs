@@ -8,6 +8,7 @@ mod csv;
 mod decimal;
 mod json;
 pub mod overheads;
+mod requirements;
 mod rt_app;
 mod schedcat;
 mod simso;
@@ -190,12 +191,16 @@ pub fn write(set: &TaskSet, format: Format, style: Style) -> Result<Written, Str
     if set.tasks.is_empty() {
         return Err("there is no task to write".into());
     }
-    match format {
-        Format::Csv => Ok(Written { text: set.to_string(), losses: Vec::new() }),
-        Format::RtApp => rt_app::write(set, style),
-        Format::SimSo => Ok(simso::write(set)),
-        Format::SchedCat => Ok(schedcat::write(set)),
+    let mut written = match format {
+        Format::Csv => Written { text: set.to_string(), losses: Vec::new() },
+        Format::RtApp => rt_app::write(set, style)?,
+        Format::SimSo => simso::write(set),
+        Format::SchedCat => schedcat::write(set),
+    };
+    if set.resources.is_some() {
+        written.losses.push("resources and critical sections are lost: they are only read".into());
     }
+    Ok(written)
 }
 
 /// A set of checked tasks with their names; each name stands beside its place in the file.

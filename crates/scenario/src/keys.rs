@@ -19,7 +19,19 @@ pub(crate) const fn closed(table: &'static str, keys: &'static [&'static str]) -
 /// The top of the file.
 pub static ROOT: Keys = closed(
     "the scenario",
-    &["version", "platform", "policy", "run", "overheads", "live", "device", "vcpu", "program"],
+    &[
+        "version",
+        "platform",
+        "policy",
+        "run",
+        "overheads",
+        "live",
+        "device",
+        "locks",
+        "resource",
+        "vcpu",
+        "program",
+    ],
 );
 /// `[platform]`
 pub static PLATFORM: Keys =
@@ -124,11 +136,16 @@ pub static PROGRAM: Keys = closed(
         "workload",
         "memory",
         "pace",
+        "sections",
         "threads",
         "start",
         "stop",
     ],
 );
+/// `[[resource]]`
+pub static RESOURCE: Keys = closed("[[resource]]", &["name"]);
+/// A critical section of a program.
+pub static SECTION: Keys = closed("a section", &["resource", "at", "length"]);
 /// `env` of a program: every key is a variable.
 pub static ENV: Keys = Keys { table: "`env`", keys: &[], open: true };
 /// A cost that is drawn anew for every piece of work.
@@ -194,7 +211,7 @@ pub static REQUESTOR: Keys =
     closed("[[requestor]]", &["pattern", "think", "outstanding", "writebacks"]);
 
 /// All tables of a scenario, for tests and documents.
-pub static TABLES: [&Keys; 18] = [
-    &ROOT, &PLATFORM, &CLASS, &DRAM, &CACHE, &POLICY, &RUN, &OVERHEADS, &LIVE, &DEVICE, &VCPU,
-    &PROGRAM, &ENV, &COST, &WORKLOAD, &MEMORY, &PHASE, &PACE,
+pub static TABLES: [&Keys; 20] = [
+    &ROOT, &PLATFORM, &CLASS, &DRAM, &CACHE, &POLICY, &RUN, &OVERHEADS, &LIVE, &DEVICE, &RESOURCE,
+    &SECTION, &VCPU, &PROGRAM, &ENV, &COST, &WORKLOAD, &MEMORY, &PHASE, &PACE,
 ];

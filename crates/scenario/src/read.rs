@@ -6,6 +6,7 @@ pub(crate) mod memory;
 pub(crate) mod pace;
 pub(crate) mod platform;
 mod program;
+mod resources;
 mod vcpu;
 mod workload;
 
@@ -39,6 +40,8 @@ pub(crate) fn scenario(text: &str, file: &str) -> Result<Scenario, Error> {
     let names = vcpu::Names::collect(&root, run.serve)?;
     let mut vcpus = vcpu::vcpus(&root, &names, &platform)?;
     let programs = program::programs(&root, &names, &mut vcpus, &run, &platform)?;
+    places.locks = root.get("locks").map(|it| it.location()).unwrap_or_default();
+    let resources = resources::resources(&root, &vcpus, &programs)?;
     let mut assumptions = assumptions(&vcpus, &programs);
     if platform.memory.is_some() {
         assumptions.extend(without_memory(&programs));
@@ -54,6 +57,7 @@ pub(crate) fn scenario(text: &str, file: &str) -> Result<Scenario, Error> {
         live,
         vcpus,
         programs,
+        resources,
         assumptions,
         places,
     })

@@ -6,6 +6,7 @@ use maracas_core::memory::{
     Cache, CachePart, Device, Dram, Memory, Partition, Profile, color_range,
 };
 use maracas_core::params::Params;
+use maracas_core::resources::Resources;
 use maracas_core::sensor::Sense;
 use maracas_core::{
     CoreId, Duration, Instant, MAX_CORES, Overheads, Pace, Program, System, Vcpu, VcpuId, Workload,
@@ -36,6 +37,8 @@ pub struct Scenario {
     pub vcpus: Vec<VcpuSpec>,
     /// The programs in the order of the file.
     pub programs: Vec<ProgramSpec>,
+    /// What the jobs of its programs share.
+    pub resources: Option<Resources>,
     /// What was assumed where the file is silent and the result depends on it, as sentences.
     pub assumptions: Vec<String>,
     pub(crate) places: Places,
@@ -233,6 +236,8 @@ pub(crate) struct Places {
     /// The value of every parameter.
     pub(crate) params: BTreeMap<String, Location>,
     pub(crate) cores: Location,
+    /// The protocol under which resources are shared.
+    pub(crate) locks: Location,
     /// How the cache is split.
     pub(crate) shares: Location,
     /// The bandwidth of every device.
@@ -288,6 +293,7 @@ impl Scenario {
         }
         let vcpus = self.vcpus.iter().map(|spec| spec.vcpu.clone()).collect();
         let mut system = System::new(cores, vcpus);
+        system.resources = self.resources.clone().map(Box::new);
         if !classes.is_empty() {
             system = system.uneven(&classes);
         }
@@ -381,6 +387,10 @@ impl Scenario {
     /// An error at how the cache is split live.
     pub fn at_cache(&self, why: impl Into<String>) -> Error {
         self.at(self.places.cache, why)
+    }
+    /// An error at the protocol under which resources are shared.
+    pub fn at_locks(&self, why: impl Into<String>) -> Error {
+        self.at(self.places.locks, why)
     }
     /// An error at a place of this file.
     pub fn at(&self, at: Location, why: impl Into<String>) -> Error {

@@ -17,6 +17,7 @@ mod exact;
 #[cfg(test)]
 mod tests;
 
+use maracas_core::resources::Resources;
 use maracas_core::{Arrival, Cost, Duration, MAX_CORES, Program, System, Vcpu, Workload};
 use std::collections::BTreeSet;
 
@@ -34,6 +35,8 @@ pub struct TaskSet {
     /// What the file says that a task set cannot mean and that was left aside, as sentences for
     /// the user.
     pub notes: Vec<String>,
+    /// What their jobs share; under which protocol, the caller says.
+    pub resources: Option<Resources>,
 }
 
 impl TaskSet {
@@ -69,7 +72,9 @@ impl TaskSet {
     /// Where `cores` is 0 or above [`MAX_CORES`].
     pub fn system(&self, cores: usize) -> System {
         assert!((1..=MAX_CORES).contains(&cores), "{cores} cores: from 1 to {MAX_CORES} may be");
-        System::new(cores, self.tasks.clone())
+        let mut system = System::new(cores, self.tasks.clone());
+        system.resources = self.resources.clone().map(Box::new);
+        system
     }
 
     /// One program a task, each job costing the whole budget.

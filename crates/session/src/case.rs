@@ -9,9 +9,11 @@ mod exact;
 mod jobs;
 mod limits;
 mod needs;
+mod resources;
 mod senses;
 mod sets;
 
+pub(crate) use agents::PERIODS;
 pub use agents::{Agents, Load};
 pub use senses::MemoryNeeds;
 
@@ -22,6 +24,7 @@ use maracas_core::contract::Entry;
 use maracas_core::journal::Header;
 use maracas_core::memory::Memory;
 use maracas_core::params::{Params, Value};
+use maracas_core::resources::Protocol;
 use maracas_core::script::Scripts;
 use maracas_core::{Duration, Instant, MAX_CORES, Pace, Program, Rate, Role, System, Vcpu, VcpuId};
 use maracas_scenario::{CacheSplit, Scenario};
@@ -54,6 +57,9 @@ pub struct Overrides {
     /// Number of cores in place of the file's
     #[arg(long, value_name = "M")]
     pub cores: Option<usize>,
+    /// Protocol by which the tasks of a bare set share their resources
+    #[arg(long, value_name = "PROTOCOL", value_parser = args::protocol)]
+    pub locks: Option<Protocol>,
     /// A policy that is in no register, in place of all these.
     #[arg(skip)]
     pub entry: Option<&'static Entry>,
@@ -185,6 +191,7 @@ impl Case {
             scenario: Some(scenario),
         };
         case.refuse_unmet_needs()?;
+        case.refuse_unshared()?;
         case.judge()?;
         case.notes = case.of_classes();
         match machine {
@@ -193,7 +200,8 @@ impl Case {
                 case.refuse_disagreement()?;
                 case.judge_jobs();
                 let assumed = case.scenario.iter().flat_map(|it| it.assumptions.clone());
-                let more: Vec<_> = assumed.chain(case.of_memory()).chain(case.unkept()).collect();
+                let more = assumed.chain(case.of_memory()).chain(case.unkept());
+                let more: Vec<_> = more.chain(case.of_uncounted_overheads()).collect();
                 case.notes.extend(more);
             }
             Machine::Live => {

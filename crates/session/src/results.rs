@@ -5,6 +5,7 @@ mod drawn;
 
 pub use drawn::{Drawn, write_trace};
 
+use crate::blocking::Blocked;
 use crate::case::Case;
 use crate::threads::Threads;
 use maracas_console::failure::Failure;
@@ -91,7 +92,7 @@ impl Wanted {
         }
     }
     /// Prints the report; `ran` says on what it ran, live, and `threads` what those with scripts
-    /// came to.
+    /// came to, `blocked` how long jobs waited for resources.
     ///
     /// # Errors
     /// Where standard output is gone.
@@ -100,6 +101,7 @@ impl Wanted {
         report: &Report,
         ran: Option<&Ran>,
         threads: Option<&Threads>,
+        blocked: Option<&Blocked>,
     ) -> Result<(), Failure> {
         let fail = |error: &dyn std::fmt::Display| Failure::about("report", error);
         if self.json {
@@ -112,6 +114,9 @@ impl Wanted {
             if let Some(threads) = threads {
                 json["threads"] = threads.to_json();
             }
+            if let Some(blocked) = blocked {
+                json["resources"] = blocked.to_json();
+            }
             return output::line(&format!("{json:#}"));
         }
         let mut text = Vec::new();
@@ -121,6 +126,9 @@ impl Wanted {
         }
         if let Some(threads) = threads {
             text.extend_from_slice(threads.text().as_bytes());
+        }
+        if let Some(blocked) = blocked {
+            text.extend_from_slice(blocked.text().as_bytes());
         }
         output::print(&String::from_utf8_lossy(&text))
     }

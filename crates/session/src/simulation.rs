@@ -6,6 +6,7 @@ use crate::verdict;
 use maracas_console::failure::Failure;
 use maracas_core::{Duration, Instant};
 use maracas_sim::Options;
+use maracas_sim::locks::Blocking;
 use maracas_sim::script::ThreadOutcome;
 use maracas_trace::Report;
 
@@ -22,6 +23,8 @@ pub struct Simulated {
     pub notes: Vec<String>,
     /// What each thread with a script came to; empty without scripts.
     pub acted: Vec<ThreadOutcome>,
+    /// How long each VCPU's jobs waited for resources; empty where they share none.
+    pub blocking: Vec<Blocking>,
 }
 
 /// Simulates; `None` where the policy refuses.
@@ -33,6 +36,10 @@ pub fn simulate(
     options: &Options,
     mut watch: Watch<'_>,
 ) -> Result<Option<Simulated>, Failure> {
+    // What a policy cannot know of resources, its `build` does not refuse.
+    if case.system.resources.is_some() && !case.verdict.accepted() {
+        return Ok(None);
+    }
     let Ok(mut policy) = (case.entry.build)(&case.start, &case.params) else { return Ok(None) };
     let outcome = maracas_sim::simulate(&case.subject(), policy.as_mut(), options, &mut watch);
     let mut notes = Vec::new();
@@ -43,7 +50,7 @@ pub fn simulate(
         }
     }
     let (report, journal) = watch.finish(&outcome, &policy.statistics())?;
-    Ok(Some(Simulated { report, journal, notes, acted: outcome.acted }))
+    Ok(Some(Simulated { report, journal, notes, acted: outcome.acted, blocking: outcome.blocking }))
 }
 
 /// How `case` is to be simulated, on time and with every wake visible.

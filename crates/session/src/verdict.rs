@@ -2,6 +2,7 @@
 
 mod jobs;
 
+use crate::blocking::{bounds_json, bounds_text};
 use crate::case::{Agents, Case, Load};
 use maracas_console::failure::{Answer, Failure, Outcome};
 use maracas_console::output::{self, Paint, paint};
@@ -85,6 +86,7 @@ pub fn text(case: &Case, verdict: &Verdict) -> String {
             (..) => core_text(case, core, "  "),
         };
     }
+    text += &bounds_text(case, &verdict.blocking);
     for (vcpu, why) in &verdict.refused {
         text += &refused_text(case, *vcpu, why);
     }
@@ -103,6 +105,7 @@ pub fn text(case: &Case, verdict: &Verdict) -> String {
         text += &jobs::text(case);
         jobs::last(case)
     } else {
+        text.extend(case.of_room().map(|why| format!("  {why}\n")));
         paint(Paint::Bad, "refused")
     };
     text + &last + "\n"
@@ -274,6 +277,7 @@ pub fn to_json(case: &Case, verdict: &Verdict) -> Value {
         "verdict": if verdict.accepted() { jobs::verdict(case) } else { "refused".into() },
         "by_core": verdict.cores.iter().map(|core| core_json(case, core)).collect::<Vec<_>>(),
         "refused": refused,
+        "blocking": bounds_json(case, &verdict.blocking),
         "jobs": jobs::to_json(case),
         "later": later(case),
         "without_budget": best_effort(case),
@@ -286,7 +290,7 @@ pub fn to_json(case: &Case, verdict: &Verdict) -> Value {
 
 /// What agents will take of each core, and by what that was reckoned.
 fn agents_json(agents: &Agents) -> Value {
-    let Agents { costs, loads } = agents;
+    let Agents { costs, loads, longer } = agents;
     let load = |load: &Load| {
         json!({
             "core": load.core.map(|core| core.0),
@@ -298,6 +302,7 @@ fn agents_json(agents: &Agents) -> Value {
         "wake_p50_ns": costs.wake.p50.ticks(),
         "wake_p99_ns": costs.wake.p99.ticks(),
         "decision_ns": costs.decision.ticks(),
+        "longer": longer,
         "by_core": loads.iter().map(load).collect::<Vec<_>>(),
     })
 }

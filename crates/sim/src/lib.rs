@@ -68,6 +68,13 @@
 //! Threads that wait for each other and take locks execute scripts ([`script`]), each on a VCPU of
 //! its own ([`Subject::scripts`]).
 //!
+//! # Resources
+//! Jobs that share resources ([`maracas_core::resources`]) are cut into pieces at the begin and the
+//! end of their critical sections. There the law is another, which applies to all cores at once:
+//! each runs the entry of its run queue that the protocol puts first ([`locks`]). A VCPU that is
+//! suspended for a resource ends its segment with `Blocked` and wakes by `Woke`; one that spins
+//! uses its core and makes no progress.
+//!
 //! # No reservation
 //! A budget of zero means nothing here: what runs, when and for how long is what the plan says.
 //!
@@ -88,6 +95,7 @@
 
 mod agenda;
 pub mod jobs;
+pub mod locks;
 mod machine;
 pub mod memory;
 mod rng;
@@ -165,6 +173,8 @@ pub struct Outcome {
     pub admissions: Vec<(VcpuId, Result<CoreId, NotAdmitted>)>,
     /// What each thread with a script came to; empty without scripts.
     pub acted: Vec<script::ThreadOutcome>,
+    /// How long each VCPU's jobs waited for resources, by VCPU; empty where they share none.
+    pub blocking: Vec<locks::Blocking>,
 }
 
 /// The system as `build` must see it: without the VCPUs whose first program arrives later.
@@ -270,7 +280,8 @@ pub struct Subject<'a> {
 ///
 /// # Panics
 /// As [`run`], and where memory or paces do not fit the system. Where there are scripts, other than
-/// one for each program and VCPU, or beside a memory, or on uneven cores.
+/// one for each program and VCPU, or beside a memory, or on uneven cores; and where resources are
+/// shared beside any of these.
 pub fn simulate(
     subject: &Subject<'_>,
     policy: &mut dyn Policy,
@@ -278,6 +289,8 @@ pub fn simulate(
     observer: &mut dyn Observer,
 ) -> Outcome {
     let Subject { system, programs, memory, paces, scripts } = *subject;
+    let alone = memory.is_none() && system.is_even() && scripts.is_none();
+    assert!(system.resources.is_none() || alone, "resources are shared on equal cores alone");
     if let Some(scripts) = scripts {
         assert!(
             memory.is_none() && system.is_even(),

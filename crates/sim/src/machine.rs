@@ -4,6 +4,7 @@
 
 mod decision;
 mod law;
+mod locks;
 mod memory;
 mod script;
 mod service_request;
@@ -160,6 +161,9 @@ impl<'a, C: Contention> Machine<'a, C> {
             }
             assert!(now >= self.now, "time ran backwards, from {} to {now}", self.now);
             self.now = now;
+            if self.demands.locks.is_some() {
+                self.count_blocking();
+            }
             if on_cores == now {
                 self.cores_happen(&mut concerned);
             }
@@ -185,6 +189,7 @@ impl<'a, C: Contention> Machine<'a, C> {
         if self.options.until != Instant::NEVER {
             self.now = self.options.until;
         }
+        self.count_blocking();
         let mut concerned = CoreSet::EMPTY;
         self.cores_happen(&mut concerned);
         self.meter();
@@ -194,6 +199,8 @@ impl<'a, C: Contention> Machine<'a, C> {
         self.outcome.effort = self.contention.effort();
         self.outcome.memory = self.contention.totals(now).cloned();
         self.outcome.acted = self.demands.acted(now);
+        let locks = self.demands.locks.as_ref();
+        self.outcome.blocking = locks.map(|locks| locks.outcome(now)).unwrap_or_default();
         for demand in self.demands.iter() {
             self.outcome.missed += demand.overdue(now);
         }
@@ -238,6 +245,9 @@ impl<'a, C: Contention> Machine<'a, C> {
     }
 
     fn finish_piece(&mut self, vcpu: u32, core: usize, concerned: &mut CoreSet) {
+        if self.demands.locks.is_some() && self.pass_cut(vcpu, core, concerned) {
+            return;
+        }
         match self.demands.finish(vcpu, self.now) {
             Done::Plain => {}
             Done::Sleep(thread, until) => self.agenda.push(until, Kind::Wake, thread),
@@ -254,6 +264,9 @@ impl<'a, C: Contention> Machine<'a, C> {
             self.outcome.completed += 1;
             self.outcome.missed += u64::from(self.now > deadline);
             self.tell(core, &Event::Completed(id));
+            if self.demands.locks.is_some() {
+                self.end_job(vcpu);
+            }
             if !self.demands.of(vcpu).has_pending() {
                 return;
             }
@@ -308,6 +321,9 @@ impl<'a, C: Contention> Machine<'a, C> {
         let Some((job, next)) = self.demands.release(vcpu, self.now) else {
             return self.agenda.pop();
         };
+        if self.demands.locks.is_some() {
+            self.begin_job(vcpu);
+        }
         self.agenda.put_off(next);
         self.outcome.released += 1;
         self.tell(core, &Event::Released(job));

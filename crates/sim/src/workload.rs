@@ -2,9 +2,11 @@
 //!
 //! Pure state: it knows no cores and sends no events; the machine asks and reports.
 
+mod locks;
 mod script;
 
 use crate::arrivals;
+use crate::locks::Locks;
 use crate::rng::{Purpose, Stream};
 use crate::script::ScriptedThreads;
 use maracas_core::contract::Mode;
@@ -99,12 +101,13 @@ pub(crate) struct Demand {
 }
 
 /// All VCPUs and programs.
-#[derive(Clone, Debug)]
 pub(crate) struct Demands {
     vcpus: Vec<Demand>,
     threads: Vec<Thread>,
     /// What threads with scripts are about.
     scripted: Option<Box<ScriptedThreads>>,
+    /// What their jobs share.
+    pub(crate) locks: Option<Box<Locks>>,
 }
 
 /// What follows when a program's next timer is asked for.
@@ -194,7 +197,8 @@ impl Demands {
             threads.push(Thread::new(&Program::new(id, Workload::Busy), 0, seed));
             threads[demand.threads[0] as usize].state = State::Blocked;
         }
-        Self { vcpus, threads, scripted: None }
+        let locks = system.resources.as_ref().map(|it| Box::new(Locks::new(system, it)));
+        Self { vcpus, threads, scripted: None, locks }
     }
 
     #[inline]

@@ -75,6 +75,7 @@ impl Study {
             Tasks::Files(files) => {
                 let read = |path: &std::path::PathBuf| {
                     let set = TaskSet::read(path).map_err(|error| Error(error.to_string()))?;
+                    refuse_resources(&set, path)?;
                     Ok::<_, Error>((path.display().to_string(), set))
                 };
                 Source::Files(files.iter().map(read).collect::<Result<_, _>>()?)
@@ -295,6 +296,18 @@ fn points(sweep: &Sweep) -> Vec<Point> {
         }
     }
     points
+}
+
+/// A sweep names no protocol by which tasks share resources.
+fn refuse_resources(set: &TaskSet, path: &std::path::Path) -> Result<(), Error> {
+    if set.resources.is_none() {
+        return Ok(());
+    }
+    Err(Error(format!(
+        "{}: its tasks share resources, which a sweep does not simulate; drop <resources>, or use \
+         `maracas sim --taskset` with --locks",
+        path.display()
+    )))
 }
 
 fn contender(sweep: &Sweep, chosen: &Chosen) -> Result<Contender, Error> {

@@ -100,6 +100,11 @@ pub(super) fn run(args: &Args) -> Outcome {
     let manner = Manner { talks, warns, strict: args.strict };
     let report = live::run(&case, setup, means, policy, guarded, files, manner)?;
     let host = Platform::detect().map(|platform| platform.to_string()).ok();
-    args.results.show(&report, Some(&Ran { host, backend: Some(chosen.word), emulation }), None)?;
+    args.results.show(
+        &report,
+        Some(&Ran { host, backend: Some(chosen.word), emulation }),
+        None,
+        None,
+    )?;
     Ok(Answer::of(&report))
 }

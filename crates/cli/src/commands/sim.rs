@@ -5,6 +5,7 @@ mod charges;
 use maracas_console::failure::{Answer, Failure, Outcome};
 use maracas_console::output;
 use maracas_core::Duration;
+use maracas_session::blocking::Blocked;
 use maracas_session::case::{Case, Machine, Overrides};
 use maracas_session::observe::Watch;
 use maracas_session::simulation::{in_ticks, options, simulate};
@@ -66,7 +67,8 @@ pub(super) fn run(args: &Args) -> Outcome {
     };
     done.notes.iter().for_each(|line| output::note(line));
     let threads = (!done.acted.is_empty()).then(|| Threads::new(&case, &done.acted));
-    args.results.show(&done.report, None, threads.as_ref())?;
+    let blocked = Blocked::new(&case, &done.blocking);
+    args.results.show(&done.report, None, threads.as_ref(), blocked.as_ref())?;
     Ok(Answer::of(&done.report))
 }
 

@@ -8,6 +8,7 @@ pub(crate) mod global;
 pub(crate) mod holds;
 pub(crate) mod jobs;
 pub(crate) mod local;
+pub(crate) mod locks;
 pub(crate) mod occupancy;
 pub(crate) mod pack;
 pub(crate) mod partition;

@@ -3,6 +3,7 @@
 
 use super::csv::in_micros;
 use super::decimal::MICROSECONDS;
+use super::requirements::Found;
 use super::task::{Asides, Draft, MOST_TASKS};
 use super::xml::{self, Element};
 use super::{Written, named};
@@ -18,6 +19,10 @@ const DERIVED: [&str; 6] =
 /// What is said of every set: SchedCAT knows no other tasks.
 const SPORADIC: &str = "tasks of SchedCAT are sporadic, their jobs at least a period apart \
                         (`maracas convert --jobs periodic` makes them periodic)";
+
+/// What is said of sets whose tasks share resources.
+const SPREAD: &str = "critical sections are spread evenly over a job, as SchedCAT says only how \
+                      many there are; readers exclude each other as writers do";
 
 pub(super) fn read(source: Source<'_>) -> Result<TaskSet, Error> {
     let document = xml::parse(source)?;
@@ -35,6 +40,7 @@ pub(super) fn read(source: Source<'_>) -> Result<TaskSet, Error> {
     };
     taskset.check_attributes(&[], &[])?;
     let (mut tasks, mut names, mut cut) = (Vec::new(), Vec::new(), 0);
+    let mut found = Found::new();
     for element in taskset.elements(&["properties", "task"])? {
         if element.name() == "properties" {
             element.check_attributes(&DERIVED, &[])?;
@@ -45,7 +51,9 @@ pub(super) fn read(source: Source<'_>) -> Result<TaskSet, Error> {
         }
         let name = element.attribute("id").map_or(String::new(), |id| named_by(id.text));
         let draft = draft(element, &name, &mut asides, &mut cut)?;
-        tasks.push(draft.task(source, tasks.len() as u32)?);
+        let task = draft.task(source, tasks.len() as u32)?;
+        found.take(element, &task)?;
+        tasks.push(task);
         names.push((element.attribute("id").map_or(element.at(), |id| id.at), name));
     }
     if tasks.is_empty() {
@@ -56,8 +64,13 @@ pub(super) fn read(source: Source<'_>) -> Result<TaskSet, Error> {
         asides.add(format!("{cut} times are finer than a nanosecond and were rounded down"));
     }
     asides.add(SPORADIC);
+    let resources = found.resources();
+    if resources.is_some() {
+        asides.add(SPREAD);
+    }
     let origin = xml::head_comments(&document);
-    named(source, TaskSet { tasks, origin, notes: asides.notes(), ..TaskSet::default() }, names)
+    let set = TaskSet { tasks, origin, notes: asides.notes(), resources, ..TaskSet::default() };
+    named(source, set, names)
 }
 
 /// A whole number gives a name like those of tasks without one.
@@ -92,12 +105,6 @@ fn draft(
     cut: &mut u32,
 ) -> Result<Draft, Error> {
     element.check_attributes(&TASK, &[])?;
-    for resources in element.elements(&["resources"])? {
-        if let Some(requirement) = resources.elements(&["requirement"])?.first() {
-            let message = "the task locks resources, which a task set cannot say; drop <resources>";
-            return Err(requirement.error(message));
-        }
-    }
     let name = if name.is_empty() { "a task without id" } else { name };
     for aside in ["partition", "wss", "response_time"] {
         if element.attribute(aside).is_some() {

@@ -115,6 +115,8 @@ impl Case {
             notes,
         };
         case.refuse_unmet_needs()?;
+        case.share(overrides.locks)?;
+        case.refuse_unshared()?;
         case.judge()?;
         Ok(case)
     }

@@ -66,6 +66,9 @@ impl<C: Contention> Machine<'_, C> {
             self.reported = false;
             decide(self.policy, self.now, &mut self.plan);
             self.outcome.decisions += 1;
+            if let Some(locks) = &mut self.demands.locks {
+                locks.take_homes(&self.plan);
+            }
             self.observer.planned(self.now, &self.plan);
             concerned.insert_all(self.plan.dirty());
             self.take_lines();

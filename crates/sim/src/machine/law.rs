@@ -27,7 +27,9 @@ impl<C: Contention> Machine<'_, C> {
 
     /// Has the cores run what the law says: first all stops, then all starts.
     pub(super) fn apply_law(&mut self, cores: &CoreSet) {
-        if let Some(core) = cores.only() {
+        if self.demands.locks.is_some() {
+            self.apply_law_with_locks();
+        } else if let Some(core) = cores.only() {
             // Nearly always. None moves where only one core may change.
             if let Some(choice) = self.choose(core) {
                 let core = core.0 as usize;

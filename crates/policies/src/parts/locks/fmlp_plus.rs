@@ -1,0 +1,50 @@
+//! Blocking under the partitioned FMLP+.
+//!
+//! # Paper
+//! B. Brandenburg, "The FMLP+", ECRTS 2014, and his thesis, UNC Chapel Hill, 2011.
+//! # How it works
+//! Nothing delays a request but requests that were made before it, of which each other task has one
+//! at most: one for the same resource, or one whose holder goes ahead of another user of that
+//! resource on their core. Each time that a job begins or comes back from a wait, one section of
+//! each less urgent task of its core may go ahead of it.
+//! # Where we differ from the paper
+//! The paper bounds by a linear program how often each task comes within the response time; this is
+//! the closed form of one request a task. Under EDF all waits count as execution, and any task of
+//! the core may be the less urgent one.
+
+use super::super::partitioned::Order;
+use super::{Kind, Request, Setting, Terms};
+
+pub(super) fn terms(setting: &Setting) -> Terms {
+    let delay = |place: usize| {
+        let once: u64 = setting.less_urgent(place).map(|(_, it)| it.longest_of(|_| true)).sum();
+        (setting.tasks[place].asks() + 1) * once
+    };
+    let waits = |place: usize| {
+        let of = |request: &Request| request.count * wait(setting, place, request.resource);
+        setting.tasks[place].requests.iter().map(of).sum::<u64>()
+    };
+    let places = 0..setting.tasks.len();
+    match setting.order {
+        Order::Fixed => Terms {
+            kind: Kind::Aware,
+            waits: places.clone().map(|it| Some(waits(it))).collect(),
+            delays: places.map(delay).collect(),
+        },
+        // A job is delayed anew after every wait, not once in a busy interval.
+        Order::Deadline => Terms {
+            kind: Kind::Oblivious,
+            waits: places.clone().map(|it| Some(waits(it) + delay(it))).collect(),
+            delays: places.map(|_| 0).collect(),
+        },
+    }
+}
+
+/// How long one request is incomplete at most, without its own section.
+fn wait(setting: &Setting, place: usize, resource: u32) -> u64 {
+    let before = setting.tasks().filter(|(other, _)| *other != place).map(|(other, task)| {
+        let meets_user = setting.beside(other).any(|(_, user)| user.uses(resource));
+        if meets_user { task.longest_of(|_| true) } else { task.longest_on(resource) }
+    });
+    before.sum()
+}

@@ -1,0 +1,56 @@
+//! Where resources can be shared, and what of it is not counted.
+
+use super::{Case, Machine};
+use maracas_console::failure::Failure;
+use maracas_core::resources::Protocol;
+
+impl Case {
+    /// Refuses resources on a live machine, and beside models that say nothing of them.
+    pub(super) fn refuse_unshared(&self) -> Result<(), Failure> {
+        if self.system.resources.is_none() {
+            return Ok(());
+        }
+        let why = if self.machine == Machine::Live {
+            "resources are shared in simulation only, where jobs ask for them; drop `locks`, \
+             [[resource]] and `sections`, or use `maracas sim`"
+        } else if self.memory.is_some() || self.acting.paces.iter().any(Option::is_some) {
+            "sections are lengths of time, which `memory` and `pace` would change; drop these or \
+             `locks`"
+        } else if !self.system.is_even() {
+            "resources are shared on equal cores only; drop the classes of [platform] or `locks`"
+        } else {
+            return Ok(());
+        };
+        Err(match &self.scenario {
+            Some(scenario) => Failure::new(scenario.at_locks(why)),
+            None => Failure::about(&self.file, why),
+        })
+    }
+
+    /// Where costs are charged, that the bounds on blocking do not hold them.
+    pub(super) fn of_uncounted_overheads(&self) -> Option<String> {
+        let scenario = self.scenario.as_ref().filter(|_| self.system.resources.is_some())?;
+        (!scenario.overheads.is_free())
+            .then(|| "overheads are charged, which the bounds on blocking do not count".to_string())
+    }
+
+    /// Gives the tasks of a bare set that share resources the protocol that the command line names.
+    pub(super) fn share(&mut self, protocol: Option<Protocol>) -> Result<(), Failure> {
+        match (&mut self.system.resources, protocol) {
+            (Some(resources), Some(protocol)) => {
+                resources.protocol = protocol;
+                self.start.resources.clone_from(&self.system.resources);
+                Ok(())
+            }
+            (None, None) => Ok(()),
+            (Some(_), None) => Err(Failure::about(
+                &self.file,
+                "its tasks share resources; say by which protocol with --locks mpcp (or fmlp+, \
+                 omlp, mrsp)",
+            )),
+            (None, Some(_)) => {
+                Err(Failure::about(&self.file, "its tasks share no resources; drop --locks"))
+            }
+        }
+    }
+}
