@@ -21,6 +21,7 @@
 
 mod admission;
 mod bars;
+mod comparison;
 pub mod document;
 mod ecrts15;
 mod fairness;
@@ -102,6 +103,7 @@ const PAPERS: &[&[Experiment]] = &[
     ecrts15::EXPERIMENTS,
     fairness::EXPERIMENTS,
     admission::EXPERIMENTS,
+    comparison::EXPERIMENTS,
 ];
 
 /// Every experiment, in the order of the papers.

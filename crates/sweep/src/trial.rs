@@ -93,11 +93,27 @@ pub fn observed(
     charge: &Charge,
     observer: &mut dyn Observer,
 ) -> Option<(Outcome, Vec<Statistic>)> {
+    observed_asking(set, set, cores, subject, charge, observer)
+}
+
+/// The same run where jobs ask for the budgets that `asked` says, less the bound, and not for those
+/// that the policy is told of.
+///
+/// # Panics
+/// As [`run`].
+pub fn observed_asking(
+    set: &TaskSet,
+    asked: &TaskSet,
+    cores: usize,
+    subject: &Subject,
+    charge: &Charge,
+    observer: &mut dyn Observer,
+) -> Option<(Outcome, Vec<Statistic>)> {
     let Subject { entry, params } = subject;
     let mut system = set.system(cores);
     entry.add_service_vcpus(&mut system, params);
     let mut policy = (entry.build)(&system, params).ok()?;
-    let programs = programs(set, charge.bound);
+    let programs = programs(asked, charge.bound);
     let options =
         Options { seed: charge.seed, overheads: charge.overheads, ..Options::new(charge.until) };
     let outcome = maracas_sim::run(&system, &programs, policy.as_mut(), &options, observer);

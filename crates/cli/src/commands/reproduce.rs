@@ -17,8 +17,8 @@ const STUDY: &str = "ecrts15";
 /// Run the papers' experiments again and set our numbers beside theirs
 ///
 /// Each experiment is a set of scenarios in the simulator; it gives tables, figures and, line by
-/// line, what of the paper's pattern holds. The same bytes each time. `all` of them take about a
-/// minute and a half of one core.
+/// line, what of the paper's pattern holds. The same bytes each time. `all` of them take about
+/// two and a half minutes of one core.
 ///
 /// Example: maracas reproduce maracas-table2
 #[derive(clap::Args, Debug)]

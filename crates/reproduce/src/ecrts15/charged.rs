@@ -3,15 +3,15 @@
 use maracas_core::contract::{Event, Observer, Plan, Segment};
 use maracas_core::{Duration, Instant, VcpuId};
 use maracas_scenario::taskset::TaskSet;
-use maracas_sweep::trial::observed;
+use maracas_sweep::trial::observed_asking;
 use maracas_sweep::{Charge, Subject};
 
 /// What a run with costs charged came to.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct Run {
-    pub(super) missed: u64,
+pub(crate) struct Run {
+    pub(crate) missed: u64,
     /// Jobs that were completed.
-    pub(super) jobs: u64,
+    pub(crate) jobs: u64,
     /// What all of them were charged.
     pub(super) overhead: Duration,
     /// The most that one of them was.
@@ -34,12 +34,25 @@ pub(super) fn charged(
     subject: &Subject,
     charge: &Charge,
 ) -> Option<Run> {
+    charged_asking(set, set, cores, subject, charge).map(|(run, _)| run)
+}
+
+/// Runs `set` with jobs that ask for the budgets of `asked`, less the bound; and the most that a
+/// job of each task was charged, of jobs that were not complete at the end what is known of it.
+pub(crate) fn charged_asking(
+    set: &TaskSet,
+    asked: &TaskSet,
+    cores: usize,
+    subject: &Subject,
+    charge: &Charge,
+) -> Option<(Run, Vec<Duration>)> {
     let work = |budget: Duration| budget.saturating_sub(charge.bound).max(Duration::from_ticks(1));
-    let tasks = set.tasks.iter().map(|task| Task::new(work(task.reservation.budget)));
+    let tasks = asked.tasks.iter().map(|task| Task::new(work(task.reservation.budget)));
     let mut meter = Meter { tasks: tasks.collect(), run: Run::default() };
-    let (outcome, figures) = observed(set, cores, subject, charge, &mut meter)?;
+    let (outcome, figures) = observed_asking(set, asked, cores, subject, charge, &mut meter)?;
     let depth = figures.iter().find(|figure| figure.name == "levels").map_or(0, |it| it.value);
-    Some(Run { missed: outcome.missed, depth, ..meter.run })
+    let most = meter.tasks.iter().map(Task::most).collect();
+    Some((Run { missed: outcome.missed, depth, ..meter.run }, most))
 }
 
 struct Task {
@@ -49,11 +62,19 @@ struct Task {
     used: Duration,
     /// Completions within the segment that is not reported yet.
     completed: Vec<Instant>,
+    /// The most that one of its jobs was charged.
+    most: Duration,
 }
 
 impl Task {
     const fn new(work: Duration) -> Self {
-        Self { work, used: Duration::ZERO, completed: Vec::new() }
+        Self { work, used: Duration::ZERO, completed: Vec::new(), most: Duration::ZERO }
+    }
+    /// The most that one of its jobs was charged. One that is not complete was charged more than
+    /// what its VCPU was metered beyond its work.
+    fn most(&self) -> Duration {
+        let more = self.used + Duration::from_ticks(1);
+        self.most.max(more.saturating_sub(self.work))
     }
 }
 
@@ -74,6 +95,7 @@ impl Meter {
             self.run.jobs += 1;
             self.run.overhead += overhead;
             self.run.largest = self.run.largest.max(overhead);
+            task.most = task.most.max(overhead);
             (task.used, from) = (Duration::ZERO, at);
         }
         task.used += segment.to - from;

@@ -16,7 +16,7 @@ pub struct Costs {
 
 /// What one primitive costs.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Cost {
+pub(crate) struct Cost {
     pub(super) policy: String,
     pub(super) cores: u64,
     pub(super) tasks: u64,
@@ -26,10 +26,10 @@ pub(super) struct Cost {
     /// How often it is done for each job.
     pub(super) per_job: f64,
     /// In nanoseconds, warm.
-    pub(super) median: f64,
-    pub(super) mean: f64,
+    pub(crate) median: f64,
+    pub(crate) mean: f64,
     pub(super) p99: f64,
-    pub(super) p999: f64,
+    pub(crate) p999: f64,
     pub(super) max: f64,
     /// The median with cold caches, where it was measured.
     pub(super) cold_median: Option<f64>,
@@ -61,11 +61,21 @@ impl Costs {
         Self::parse(costs, include_str!("../../data/ecrts15-locks.csv"))
     }
 
+    /// The costs that were recorded for the comparison, of its policies and platforms.
+    pub(crate) fn recorded_for_the_comparison() -> Result<Self, Error> {
+        Self::without_locks(include_str!("../../data/comparison-costs.csv"))
+    }
+
     /// Reads the two tables that `maracas bench primitives --record` writes: costs and locks.
     ///
     /// # Errors
     /// Names the line and the column that is missing or no number.
     pub fn parse(costs: &str, locks: &str) -> Result<Self, Error> {
+        Ok(Self { locks: lock_lines(locks)?, ..Self::without_locks(costs)? })
+    }
+
+    /// Reads the table that `maracas bench primitives --csv` writes.
+    fn without_locks(costs: &str) -> Result<Self, Error> {
         let (origin, rows) = rows(costs)?;
         let lines = rows.iter().map(|row| {
             Ok(Cost {
@@ -90,18 +100,18 @@ impl Costs {
         if lines.is_empty() {
             return Err(Error("the costs have no lines; measure them again".into()));
         }
-        Ok(Self { origin, lines, locks: lock_lines(locks)? })
+        Ok(Self { origin, lines, locks: Vec::new() })
     }
 
     /// On which machine, when and how they were measured, as a sentence.
-    pub(super) fn said(&self) -> String {
+    pub(crate) fn said(&self) -> String {
         // The first line of the file's head says what it is.
         let reported: Vec<&str> = self.origin.iter().skip(1).map(String::as_str).collect();
         format!("{}.", reported.join("; "))
     }
 
     /// The lines of one primitive of one policy.
-    pub(super) fn of<'a>(
+    pub(crate) fn of<'a>(
         &'a self,
         policy: &'a str,
         primitive: &'a str,
@@ -111,7 +121,7 @@ impl Costs {
     }
 
     /// The line that was measured nearest to a system, by ratios of cores, tasks and loads.
-    pub(super) fn near<'a>(
+    pub(crate) fn near<'a>(
         &'a self,
         policy: &'a str,
         primitive: &'a str,

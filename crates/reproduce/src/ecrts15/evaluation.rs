@@ -53,9 +53,9 @@ const SETS: usize = 11;
 /// Simulated time: two hyperperiods of the harmonic sets.
 const UNTIL: Duration = Duration::from_millis(400);
 /// Taking up another VCPU: two changes of rank by the per-core agent (docs/results.md).
-const CONTEXT_SWITCH: Duration = Duration::from_nanos(1_600);
+pub(crate) const CONTEXT_SWITCH: Duration = Duration::from_nanos(1_600);
 /// The same on another core: until the first instruction there.
-const MIGRATION: Duration = Duration::from_nanos(4_400);
+pub(crate) const MIGRATION: Duration = Duration::from_nanos(4_400);
 /// How often a bound is raised at most until the first half keeps it, and how often a lower one is
 /// then looked for.
 const RAISES: usize = 6;

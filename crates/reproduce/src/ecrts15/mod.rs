@@ -7,9 +7,9 @@
 //! nanoseconds (`maracas generate` draws the same ones): U = m is met exactly, and a miss is a
 //! miss.
 
-mod charged;
+pub(crate) mod charged;
 mod costs;
-mod evaluation;
+pub(crate) mod evaluation;
 mod interference;
 mod locks;
 mod primitives;
