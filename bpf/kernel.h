@@ -40,6 +40,7 @@ enum {
 	BPF_F_TIMER_CPU_PIN = 2,
 	BPF_RB_NO_WAKEUP = 1,
 	BPF_RB_FORCE_WAKEUP = 2,
+	BPF_RB_AVAIL_DATA = 0,
 	CLOCK_MONOTONIC = 1,
 	PF_KTHREAD = 0x00200000,
 	ENOMEM = 12,
@@ -118,10 +119,12 @@ struct sched_ext_ops {
 /* Helpers, by their numbers in include/uapi/linux/bpf.h. */
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static __u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
+static __u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
 static long (*const bpf_probe_read_kernel_str)(void *to, __u32 size, const void *from) =
 	(void *)115;
 static void *(*const bpf_ringbuf_reserve)(void *ring, __u64 size, __u64 flags) = (void *)131;
 static void (*const bpf_ringbuf_submit)(void *data, __u64 flags) = (void *)132;
+static __u64 (*const bpf_ringbuf_query)(void *ring, __u64 flags) = (void *)134;
 static void *(*const bpf_task_storage_get)(void *map, struct task_struct *task, void *value,
 					   __u64 flags) = (void *)156;
 static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;

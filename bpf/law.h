@@ -343,6 +343,16 @@ LAW_FN __u32 law_let_go(struct law_core *core, struct law_vcpu *vcpus)
 }
 
 /*
+ * Whether the core `home`, on which the VCPU stands by now, is to choose again, since this one let
+ * go of it: it may have waited for that. What blocked is not waited for.
+ */
+LAW_FN bool law_is_awaited(const struct law_core *core, struct law_vcpu *vcpus, __u32 vcpu,
+			   __u32 home)
+{
+	return home != core->id && law_vcpu(vcpus, vcpu)->threads;
+}
+
+/*
  * The core holds `choice` from `now` on. False where another core took the VCPU meanwhile: the core
  * holds nothing then, and must choose again.
  */

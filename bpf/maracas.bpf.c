@@ -14,10 +14,11 @@
  *
  * Threads that belong to no VCPU are served before the background up to a tenth of the core's
  * time, after it beyond that, and whatever is planned for 50 ms in each second; kernel threads of
- * one core at once when they wake.
+ * one core, and the thread that sends the run queues, at once when they wake.
  */
 #include "kernel.h"
 #include "law.h"
+#include "others.h"
 #include "shared.h"
 #include "state.h"
 
@@ -28,32 +29,20 @@ const volatile struct sizes sizes SEC(".rodata.sizes");
 
 /* A turn of a thread, where no timer ends it before: the kernel ends it at a tick. */
 #define TURN (4ULL * 1000 * 1000)
-/* What waits for its share gets it after so long, in the background's time. */
-#define SHARE_TURN (1ULL * 1000 * 1000)
-/* Threads that belong to no VCPU: one in ten, and no more at once than this. */
-#define SHARE_OF 10
-#define SHARE_MAX (5ULL * 1000 * 1000)
-/*
- * Whatever is planned, they are owed one in twenty of the time in which they wait, and get it when
- * it is so much. The kernel's own server for its fair class has 50 ms in a second too
- * (kernel/sched/deadline.c).
- */
-#define OWED_OF 20
-#define OWED_MAX (50ULL * 1000 * 1000)
 /* A timer may come so much too early. */
 #define LEAST 500
 /* The margin moves by so much at each end, and stays below this. */
 #define MARGIN_STEP 128
 #define MARGIN_MAX (50ULL * 1000)
 
-/* The queue of all threads that belong to no VCPU, and that of a VCPU. */
-#define OTHERS 1ULL
+/* The queue of a VCPU. */
 #define QUEUE_OF(vcpu) (0x10000ULL + (vcpu))
 
 static void report(const struct event *event)
 {
 	struct event *entry = bpf_ringbuf_reserve(&events, sizeof(*entry), 0);
-	bool is_news = event->kind == EVENT_WOKE || event->end != LAW_PREEMPTED;
+	bool is_news = event->kind == EVENT_WOKE || event->end != LAW_PREEMPTED ||
+		       bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > RING / 2;
 
 	if (!entry) {
 		__sync_fetch_and_add(&ending.lost, 1);
@@ -62,7 +51,8 @@ static void report(const struct event *event)
 	*entry = *event;
 	/*
 	 * The reader is woken where a policy may have an answer. What was preempted was so by the
-	 * law and the run queue that the policy made: it is read with what comes next.
+	 * law and the run queue that the policy made: it is read with what comes next, or when half
+	 * of the ring is full.
 	 */
 	bpf_ringbuf_submit(entry, is_news ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 }
@@ -84,11 +74,18 @@ __attribute__((noinline)) __u32 next_of(__u32 cpu, struct law_choice *choice, __
 	return choice->vcpu;
 }
 
-/* The same for this core, which remembers when it is to choose again though nothing happens. */
+/*
+ * The same for this core, by the run queue that was sent last, and it remembers when it is to
+ * choose again though nothing happens. Wherever it chooses it looks for another run queue: while a
+ * real-time thread runs, such as the sender, a kick ends nobody's turn, and what was preempted goes
+ * on after it without dispatch().
+ */
 static __u32 choose(struct core *core, __u32 cpu, struct law_choice *choice, __u64 now)
 {
-	__u32 vcpu = next_of(cpu, choice, now);
+	__u32 vcpu;
 
+	law_receive(&core->slots);
+	vcpu = next_of(cpu, choice, now);
 	core->due = choice->due;
 	return vcpu;
 }
@@ -161,6 +158,8 @@ static void end_segment(struct core *core, __u32 cpu, __u64 now)
 		.at = now,
 	};
 
+	__u32 home;
+
 	law_charge(&core->law, vcpus, now);
 	core->ends = LAW_NEVER;
 	if (event.vcpu == LAW_NONE)
@@ -170,6 +169,9 @@ static void end_segment(struct core *core, __u32 cpu, __u64 now)
 	if (event.end == LAW_LIMIT_REACHED)
 		calibrate(core, event.meter, event.until);
 	report(&event);
+	home = homes[event.vcpu & (LAW_VCPUS - 1)];
+	if (law_is_awaited(&core->law, vcpus, event.vcpu, home))
+		scx_bpf_kick_cpu(home, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
 }
 
 /* The core holds a VCPU from now on. False where it may not. */
@@ -184,43 +186,6 @@ static bool begin_segment(struct core *core, __u32 cpu, struct law_choice *choic
 		core->ends = now + SHARE_TURN;
 	arm(core, cpu);
 	return true;
-}
-
-/* Adds to an account, up to `most`, and takes what was used. */
-static __u64 settle(__u64 account, __u64 more, __u64 most, __u64 used)
-{
-	account = account + more < most ? account + more : most;
-	return used < account ? account - used : 0;
-}
-
-/* Brings up to date what threads that belong to no VCPU may have. */
-static void account_others(struct core *core, __u64 now)
-{
-	__u64 ran = core->others_from && now > core->others_from ? now - core->others_from : 0;
-	__u64 passed = now > core->share_at ? now - core->share_at : 0;
-
-	core->share_at = now;
-	core->share = settle(core->share, passed / SHARE_OF, SHARE_MAX, ran);
-	core->owed = settle(core->owed, core->waits ? passed / OWED_OF : 0, OWED_MAX, ran);
-	core->others_ran += ran;
-	if (core->others_from)
-		core->others_from = now;
-}
-
-/* Whether they come before what the law has. `is_on`: one is on the core and would go on. */
-static bool others_first(struct core *core, const struct law_choice *choice, __u64 now, bool is_on)
-{
-	core->waits = is_on || scx_bpf_dsq_nr_queued(OTHERS) > 0;
-	if (!core->waits) {
-		core->owed = 0;
-		core->is_paid = false;
-		return false;
-	}
-	if (core->owed >= OWED_MAX)
-		core->is_paid = true;
-	else if (!core->owed)
-		core->is_paid = false;
-	return core->is_paid || (choice->mode == LAW_BACKGROUND && core->share >= SHARE_TURN);
 }
 
 SEC("struct_ops/select_cpu")
@@ -240,13 +205,15 @@ __s32 select_cpu(__u64 *ctx)
 }
 
 /* It waits for a core. */
-static void enqueue_other(struct task_struct *p, __s32 cpu, __u64 flags, bool is_put)
+static void enqueue_other(struct task_struct *p, const struct thread *thread, __s32 cpu,
+			  __u64 flags, bool is_put)
 {
 	struct core *core = core_of(cpu);
 	bool is_woken = flags & FIND(scx_enq_flags, SCX_ENQ_WAKEUP);
+	bool is_first = thread && thread->is_first;
 	__s32 idle;
 
-	if (is_woken && p->nr_cpus_allowed == 1 && (p->flags & PF_KTHREAD)) {
+	if (is_woken && (is_first || (p->nr_cpus_allowed == 1 && (p->flags & PF_KTHREAD)))) {
 		dsq_insert(p, FIND(scx_dsq_id_flags, SCX_DSQ_LOCAL), TURN,
 			   flags | FIND(scx_enq_flags, SCX_ENQ_PREEMPT));
 		return;
@@ -275,7 +242,7 @@ void enqueue(__u64 *ctx)
 	if (!is_managed(thread)) {
 		if (thread)
 			uncount(thread);
-		enqueue_other(p, cpu, ctx[1], is_put);
+		enqueue_other(p, thread, cpu, ctx[1], is_put);
 		return;
 	}
 	count(thread, cpu);
@@ -340,7 +307,6 @@ void dispatch(__u64 *ctx)
 		is_on = prev->scx.flags & FIND(scx_ent_flags, SCX_TASK_QUEUED);
 		thread = is_on ? thread_of(prev) : NULL;
 	}
-	law_receive(&core->slots);
 	law_charge(&core->law, vcpus, now);
 	account_others(core, now);
 	choose(core, cpu, &choice, now);
@@ -520,7 +486,9 @@ int take(struct take *ctx)
 	__u32 cpu = ctx->core & (CORES_MAX - 1);
 	__u32 spare = law_send(&core_of(cpu)->slots);
 
-	scx_bpf_kick_cpu(cpu, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
+	/* The sender's own core chooses when the sender sleeps: it looks for a run queue then. */
+	if (cpu != bpf_get_smp_processor_id())
+		scx_bpf_kick_cpu(cpu, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
 	return spare;
 }
 
@@ -554,7 +522,7 @@ int tend(struct tend *ctx)
 	return moved;
 }
 
-/* A thread, and what it will fork, belongs to a VCPU from when it is next queued. */
+/* A thread, and what it will fork, belongs to a VCPU from when it is next queued, or is first. */
 SEC("syscall")
 int join(struct join *ctx)
 {
@@ -564,13 +532,14 @@ int join(struct join *ctx)
 
 	if (!p)
 		return error;
-	if (ctx->vcpu >= sizes.vcpus) {
+	if (ctx->vcpu >= sizes.vcpus && ctx->vcpu != LAW_NONE) {
 		bpf_task_release(p);
 		return -EINVAL;
 	}
 	thread = thread_of(p);
 	if (thread) {
 		thread->vcpu = ctx->vcpu;
+		thread->is_first = ctx->vcpu == LAW_NONE;
 		error = 0;
 	}
 	bpf_task_release(p);

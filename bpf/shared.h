@@ -70,7 +70,11 @@ struct tend {
 	__u64 waited;
 };
 
-/* Argument of the program `join`: a thread, and what it will fork, belongs to a VCPU. */
+/*
+ * Argument of the program `join`: a thread, and what it will fork, belongs to a VCPU; to none where
+ * that is LAW_NONE: then this thread alone goes before all others whenever it wakes. So does what
+ * sends the run queues where it may not be real-time.
+ */
 struct join {
 	__u32 pid;
 	__u32 vcpu;

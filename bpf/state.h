@@ -56,7 +56,8 @@ struct thread {
 	__u32 counted;
 	/* It is being put back by the core that ran it, which has chosen already. */
 	__u32 is_put;
-	__u32 unused;
+	/* Whenever it wakes it goes before all others. */
+	__u32 is_first;
 };
 
 struct alarm {
@@ -86,9 +87,12 @@ struct {
 	MAP_TYPE(value, struct law_queue);
 } queues SEC(".maps");
 
+/* Bytes; an event takes 64. */
+#define RING (1 << 20)
+
 struct {
 	MAP_UINT(type, BPF_MAP_TYPE_RINGBUF);
-	MAP_UINT(max_entries, 1 << 20);
+	MAP_UINT(max_entries, RING);
 } events SEC(".maps");
 
 static inline struct core *core_of(__u32 cpu)

@@ -11,6 +11,10 @@
  *   t NS                                       time passes
  * After a step all cores are charged, then stop what may not go on, then start what may.
  *
+ * `twin move N`: a VCPU of N threads runs on core 0 and has moved to core 1, which waits for it,
+ * when one of its threads blocks: says whether core 1 chose it before, is to choose again, and
+ * chooses it then.
+ *
  * `twin send N`: one thread writes and sends N run queues while another reads them; says how many
  * the reader found to be written while it read them, or older than one before.
  */
@@ -147,12 +151,45 @@ static int try_sending(__u64 sendings)
 	return 0;
 }
 
+static bool chooses(const struct law_core *core)
+{
+	struct law_queue queue = {
+		.allowance = LAW_NEVER,
+		.foreground_entries = 1,
+		.foreground = { { .until = LAW_NEVER, .memory = LAW_NEVER } },
+	};
+
+	return law_next(core, &queue, vcpus, 0).vcpu == 0;
+}
+
+static int try_moving(__u64 threads)
+{
+	const struct law_grant grant = { .until = LAW_NEVER, .memory = LAW_NEVER };
+	bool before, is_awaited;
+
+	for (__u32 i = 0; i < 2; i++)
+		cores[i] = (struct law_core){ .id = i, .now = law_idle() };
+	while (threads--)
+		law_wake(vcpus, 0);
+	if (!law_hold(&cores[0], vcpus, law_running(&grant, LAW_FOREGROUND), 0))
+		return 5;
+	before = chooses(&cores[1]);
+	law_block(vcpus, 0);
+	law_let_go(&cores[0], vcpus);
+	is_awaited = law_is_awaited(&cores[0], vcpus, 0, 1);
+	printf("before %d awaited %d after %d stays %d\n", before, is_awaited, chooses(&cores[1]),
+	       law_is_awaited(&cores[0], vcpus, 0, 0));
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	__u32 n_cores, n_vcpus, ends[CORES];
 	__u64 least, now = 0;
 	char letter;
 
+	if (argc == 3 && argv[1][0] == 'm')
+		return try_moving(strtoull(argv[2], NULL, 10));
 	if (argc == 3)
 		return try_sending(strtoull(argv[2], NULL, 10));
 	if (scanf(" %c", &letter) != 1 || letter != 'c')

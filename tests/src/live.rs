@@ -74,6 +74,7 @@ impl LiveCase {
         base.capacity = Rate::new(9, 10);
         let until = dice.between(20, 80) * 1_000_000;
         let mut faults = draw_faults(&mut dice, until);
+        keep_off(&mut faults, &mut Dice::new(seed ^ 0x0ff));
         if is_uneven {
             let fast = dice.between(1, cores as u64 - 1) as usize;
             let slow_milli = dice.pick(&[1000, 800, 500, 250]);
@@ -127,7 +128,7 @@ impl LiveCase {
     pub fn check(&self) -> Result<Option<Played>, String> {
         quietly(|| {
             let Some(policy) = self.policy() else { return Ok(None) };
-            Rig::new(self, policy).play().map(Some)
+            Rig::new(self, policy, self.policy()).play().map(Some)
         })
     }
 
@@ -192,6 +193,12 @@ fn draw_faults(dice: &mut Dice, until: u64) -> LiveFaults {
     faults.samples = sometimes(2, 1, 1) == 1;
     faults.meters = dice.pick(&[Meters::None, Meters::Vcpus, Meters::Cores, Meters::Both]);
     faults
+}
+
+/// Agents are kept off their cores while they decide: from nothing on that others depend on.
+fn keep_off(faults: &mut LiveFaults, dice: &mut Dice) {
+    faults.kept_one_in = dice.pick(&[0, 3, 30, 300]);
+    faults.kept = dice.pick(&[20_000, 500_000, 15_000_000]);
 }
 
 impl fmt::Display for LiveCase {

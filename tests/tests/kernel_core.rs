@@ -9,16 +9,19 @@
 mod bounds;
 #[path = "../shared/law.rs"]
 mod law;
+#[path = "../shared/one_thread.rs"]
+mod one_thread;
 
 use law::Twin;
 use maracas_core::contract::{End, Mode, Observer, RunQueue};
+use maracas_core::journal::{Note, Record};
 use maracas_core::params::Params;
 use maracas_core::{CoreId, Duration, Event, Instant, Job, Plan, System, Vcpu, VcpuId};
 use maracas_live_core::{
-    Decider, Handle, Host, Kernel, KernelCore, KernelEvent, Ran, Reply, Reported, Request,
-    VcpuHandle,
+    Decider, Host, Kernel, KernelCore, KernelEvent, Ran, Reply, Reported, Request, VcpuHandle,
 };
 use maracas_tests::Dice;
+use one_thread::OneThread;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
@@ -219,36 +222,6 @@ impl Kernel for TwinKernel {
     }
 }
 
-/// A VCPU with one thread, whose number is the VCPU's and one.
-struct OneThread(i32);
-
-impl Handle for OneThread {
-    type Site = ();
-
-    fn set_level(&mut self, _: i32, _: u8) -> io::Result<()> {
-        Ok(())
-    }
-    fn list(&mut self, tids: &mut Vec<i32>) -> io::Result<(Instant, Instant)> {
-        tids.clear();
-        tids.push(self.0);
-        Ok((Instant::ZERO, Instant::ZERO))
-    }
-    fn ran(&mut self) -> io::Result<u64> {
-        Ok(0)
-    }
-    fn go(&mut self, _: CoreId, (): ()) -> io::Result<bool> {
-        Ok(true)
-    }
-    fn arrive(&mut self, _: CoreId) {}
-    fn refusal(&self) -> io::Result<()> {
-        Ok(())
-    }
-    fn forget_freezer(&self) {}
-    fn thaw_now(&self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 /// Where an answer goes, and comes from.
 struct Answer<T>(Rc<RefCell<Option<T>>>);
 
@@ -271,6 +244,8 @@ struct Around {
     /// Service that was reported, by VCPU and mode.
     service: BTreeMap<VcpuId, [u64; 2]>,
     failed: usize,
+    /// How long dispatches took, in nanoseconds.
+    dispatches: Vec<u64>,
 }
 
 impl Host for Around {
@@ -291,6 +266,11 @@ impl Host for Around {
         self.released.push(*job);
     }
     fn leave(&mut self, _: VcpuId, _: Option<Box<VcpuHandle<OneThread>>>) {}
+    fn record(&mut self, record: &Record) {
+        if let Record::Note { note: Note::Dispatch { latency_ns, .. }, .. } = record {
+            self.dispatches.push(*latency_ns);
+        }
+    }
 }
 
 impl Observer for Around {
@@ -352,6 +332,7 @@ impl Rig {
             released: Vec::new(),
             service: BTreeMap::new(),
             failed: 0,
+            dispatches: Vec::new(),
         };
         let worker = |program: &Program| Worker {
             program: *program,
@@ -526,6 +507,20 @@ fn busy_programs_get_their_budgets_though_they_end_a_little_early() {
         }
         let whole: u64 = meters.iter().flatten().sum();
         assert!(whole > 2 * periods * 60 * MS * 999 / 1000, "no core idles: {whole} ns");
+    }
+}
+
+/// What is first on a run queue and has spent its budget is not what a decision put there to run.
+#[test]
+fn a_dispatch_is_of_what_runs_then() {
+    let Some(program) = program("kernel-dispatch") else { return };
+    for least in [0, 10_000] {
+        let mut rig = Rig::new(&program, "maracas", &quickstart(), &[Program::Busy; 4], [0, least]);
+        rig.play(600 * MS);
+        let dispatches = std::mem::take(&mut rig.decider.host.dispatches);
+        rig.end();
+        assert!(dispatches.len() > 100, "{}", dispatches.len());
+        assert!(dispatches.iter().all(|latency| *latency <= LOOK), "{dispatches:?}");
     }
 }
 

@@ -1,8 +1,9 @@
 //! Cores of partitioned policies decide alone: one policy value a core, built for that core and its
 //! VCPUs and told what happens to these only, says of its run queue what the policy of all cores
-//! says, at every decision.
+//! says, at every decision. So does a part that is lent what the policy has of its core, and after
+//! it was given back the policy.
 
-use maracas_core::contract::{Entry, Observer, decide};
+use maracas_core::contract::{Entry, Observer, Part, decide};
 use maracas_core::params::{Params, Value};
 use maracas_core::{
     Arrival, CoreId, CoreSet, Cost, Duration, Event, Instant, Plan, Policy, Program, System, Vcpu,
@@ -42,21 +43,26 @@ struct Apart {
     single: u64,
 }
 
+/// The VCPU that an event is about.
+fn subject(event: &Event) -> VcpuId {
+    match event {
+        Event::Ran(segment) => segment.vcpu,
+        Event::Released(job) => job.id.vcpu,
+        Event::Completed(id) => id.vcpu,
+        Event::Woke { vcpu, .. } => *vcpu,
+        Event::AllowanceSpent { .. }
+        | Event::Sampled(_)
+        | Event::Arrived(_)
+        | Event::Left(_)
+        | Event::Changed(_)
+        | Event::ServiceDone(_)
+        | Event::Failed { .. } => panic!("{event:?}"),
+    }
+}
+
 impl Observer for Apart {
     fn event(&mut self, at: Instant, event: &Event) {
-        let vcpu = match event {
-            Event::Ran(segment) => segment.vcpu,
-            Event::Released(job) => job.id.vcpu,
-            Event::Completed(id) => id.vcpu,
-            Event::Woke { vcpu, .. } => *vcpu,
-            Event::AllowanceSpent { .. }
-            | Event::Sampled(_)
-            | Event::Arrived(_)
-            | Event::Left(_)
-            | Event::Changed(_)
-            | Event::ServiceDone(_)
-            | Event::Failed { .. } => panic!("{}: {event:?}", self.name),
-        };
+        let vcpu = subject(event);
         let mut own = event.clone();
         if let Event::Ran(segment) = &mut own {
             segment.core = CoreId(0);
@@ -143,5 +149,97 @@ fn a_core_decides_by_what_happens_to_its_own_vcpus() {
         }
         assert!(decisions > 100 * SYSTEMS, "{name}: {decisions} decisions");
         assert!(single > decisions / 4, "{name}: {single} of {decisions} are about one core");
+    }
+}
+
+/// Plays what happens to a policy that lends what it has of all cores, and takes it back.
+struct Lends {
+    policy: Box<dyn Policy>,
+    plan: Plan,
+    parts: Vec<(Box<dyn Part>, Plan)>,
+    is_lent: bool,
+    homes: Vec<CoreId>,
+    told: CoreSet,
+    dice: Dice,
+    /// Decisions of parts.
+    alone: u64,
+}
+
+impl Lends {
+    fn exchange(&mut self) {
+        let apart = self.policy.apart().expect("its cores can decide alone");
+        if !self.is_lent && !apart.is_settled() {
+            return;
+        }
+        self.is_lent = !self.is_lent;
+        for (core, (part, own)) in (0..).map(CoreId).zip(&mut self.parts) {
+            match self.is_lent {
+                true => apart.lend(part.as_mut()),
+                false => apart.take_back(part.as_mut()),
+            }
+            self.plan.exchange(own, core);
+        }
+    }
+}
+
+impl Observer for Lends {
+    fn event(&mut self, at: Instant, event: &Event) {
+        let core = self.homes[subject(event).0 as usize];
+        self.told.insert(core);
+        match self.is_lent {
+            true => self.parts[usize::from(core.0)].0.on_event(at, event),
+            false => self.policy.on_event(at, event),
+        }
+    }
+    fn planned(&mut self, now: Instant, plan: &Plan) {
+        if self.is_lent {
+            for core in std::mem::take(&mut self.told).iter() {
+                let (part, own) = &mut self.parts[usize::from(core.0)];
+                decide(part.as_mut(), now, own);
+                assert_eq!(own.run_queue(core), plan.run_queue(core), "{core} at {now}");
+                assert_eq!(own.dirty().contains(core), plan.dirty().contains(core), "{core}");
+                self.alone += 1;
+            }
+        } else {
+            self.told = CoreSet::EMPTY;
+            decide(self.policy.as_mut(), now, &mut self.plan);
+            for core in plan.core_ids() {
+                assert_eq!(self.plan.run_queue(core), plan.run_queue(core), "{core} at {now}");
+            }
+        }
+        if self.dice.one_in(5) {
+            self.exchange();
+        }
+    }
+}
+
+#[test]
+fn what_is_lent_decides_as_the_policy_would_and_is_whole_when_it_comes_back() {
+    for (name, given) in &ALONE[..3] {
+        let entry = maracas_policies::find(name).expect("a policy of ours");
+        let mut params = Params::new();
+        given.iter().for_each(|(key, word)| params.set(key, Value::Text((*word).into())));
+        let mut alone = 0;
+        for seed in 0..SYSTEMS {
+            let (system, programs) = system(&mut Dice::new(seed));
+            let mut policy = build(entry, &system, &params);
+            let apart = policy.apart().expect("its cores can decide alone");
+            let part = |core| (apart.part(core), Plan::of_core(core));
+            let mut lends = Lends {
+                parts: system.core_ids().map(part).collect(),
+                policy,
+                plan: Plan::new(CORES),
+                is_lent: false,
+                homes: system.vcpus.iter().filter_map(|vcpu| vcpu.pinned).collect(),
+                told: CoreSet::EMPTY,
+                dice: Dice::new(seed ^ 0x1e4d),
+                alone: 0,
+            };
+            let mut policy = build(entry, &system, &params);
+            let options = Options::new(Instant::from_ticks(2_000));
+            run(&system, &programs, policy.as_mut(), &options, &mut lends);
+            alone += lends.alone;
+        }
+        assert!(alone > 50 * SYSTEMS, "{name}: {alone} decisions of parts");
     }
 }

@@ -367,6 +367,20 @@ fn a_run_queue_is_not_written_while_a_core_reads_it() {
     assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), "torn 0 older 0");
 }
 
+/// A VCPU moves while it runs, and its running thread blocks on the old core: the new one is to
+/// choose again where it has other threads, since nothing else would wake it.
+#[test]
+fn a_core_is_told_when_what_moved_to_it_was_let_go() {
+    let Some(program) = law::compile(&law::folder("twin-move")) else { return };
+    let said = |threads: &str| {
+        let output = Command::new(&program).args(["move", threads]).output().unwrap();
+        assert!(output.status.success(), "{}", output.status);
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(said("2"), "before 0 awaited 1 after 1 stays 0\n");
+    assert_eq!(said("1"), "before 0 awaited 0 after 0 stays 0\n");
+}
+
 #[test]
 fn the_law_in_c_is_the_law_in_rust() {
     let folder = law::folder("twin");

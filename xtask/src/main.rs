@@ -118,13 +118,22 @@ fn checks() -> Result<(), String> {
     cargo(&["test", "--workspace", "--no-fail-fast"])?;
     // docs/results.md against every experiment: minutes of simulated time, so optimized.
     cargo(&["test", "--release", "--package", "maracas-reproduce", "--test", "document"])?;
-    // The optimal schedulers on 2000 sets each, those for uneven cores on 10,000, a million jobs of
-    // each policy that lets tasks come and go, and 10,000 systems that share memory. And
-    // instructions a job, which valgrind counts.
+    // Every schedulability test on a thousand sets, the optimal schedulers on 2000 each, those for
+    // uneven cores on 10,000, a million jobs of each policy that lets tasks come and go, and 10,000
+    // systems that share memory. And instructions a job, which valgrind counts.
     if !apt::has("valgrind") {
         apt::install(&["valgrind"]);
     }
-    let tests = ["run", "optimal", "baselines", "uneven", "churn", "interference", "instructions"];
+    let tests = [
+        "soundness",
+        "run",
+        "optimal",
+        "baselines",
+        "uneven",
+        "churn",
+        "interference",
+        "instructions",
+    ];
     let tests = tests.iter().flat_map(|test| ["--test", test]).collect::<Vec<_>>();
     cargo(&[&["test", "--release", "--package", "maracas-tests"], &tests[..]].concat())?;
     cargo(&["test", "--release", "--package", "maracas-policies", "--lib"])?;

@@ -23,13 +23,18 @@
 //! 3. Replenishment instants come from releases and periods, never from a late `now`.
 //! 4. After `plan(now)`, `plan.wake` lies after `now`.
 
-use crate::admission::{NotAdmitted, Verdict};
+use crate::admission::Verdict;
 use crate::params::{ParamSpec, Params};
-use crate::{CoreId, CoreSet, Duration, Instant, Job, JobId, List, System, Vcpu, VcpuId};
+use crate::{CoreId, Duration, Instant, Job, JobId, List, System, Vcpu, VcpuId};
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
+
+mod apart;
+mod plan;
+
+pub use apart::{Apart, Part};
+pub use plan::Plan;
 
 /// A scheduling policy.
 pub trait Policy: Send {
@@ -41,6 +46,10 @@ pub trait Policy: Send {
     /// What the policy counted of its own doings, for reports. Never a way to steer anything.
     fn statistics(&self) -> Vec<Statistic> {
         Vec::new()
+    }
+    /// How its cores can decide alone; `None` = they cannot.
+    fn apart(&mut self) -> Option<&mut dyn Apart> {
+        None
     }
 }
 
@@ -63,11 +72,7 @@ pub struct Statistic {
 /// Where the policy asks to be woken at or before `now` (policy rule 4).
 #[inline]
 pub fn decide(policy: &mut dyn Policy, now: Instant, plan: &mut Plan) {
-    plan.dirty.clear();
-    plan.rehomed.clear();
-    if !plan.verdicts.is_empty() {
-        plan.verdicts.clear();
-    }
+    plan.begin();
     policy.plan(now, plan);
     assert!(plan.wake > now, "the policy asks for a wake at {}, not after now = {now}", plan.wake);
 }
@@ -324,125 +329,6 @@ impl RunQueue {
     }
 }
 
-/// What should happen, until something else is decided.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Plan {
-    run_queues: Vec<RunQueue>,
-    dirty: CoreSet,
-    homes: Vec<Option<CoreId>>,
-    rehomed: Vec<VcpuId>,
-    verdicts: Vec<(VcpuId, Result<CoreId, NotAdmitted>)>,
-    /// Work for a service VCPU. The machine begins it when it sees it and always answers: by
-    /// [`Event::ServiceDone`], before which a sample comes as [`Event::Sampled`], or by
-    /// [`Event::Failed`]. Until then it is one service request, however often it is planned; what
-    /// stands here in the first plan after the answer is a new one.
-    pub service_request: Option<(VcpuId, ServiceRequest)>,
-    /// When to ask again at the latest; [`Instant::NEVER`] = only after events.
-    pub wake: Instant,
-    /// Whether the machine must report the running segments ([`End::Metered`]) at `wake`.
-    pub wake_metered: bool,
-    /// Of each core, when it is asked for its sake.
-    core_wakes: Vec<Instant>,
-}
-
-impl Plan {
-    /// An empty plan for `cores` cores: everything idles.
-    pub fn new(cores: usize) -> Self {
-        Self {
-            run_queues: alloc::vec![RunQueue::default(); cores],
-            dirty: CoreSet::EMPTY,
-            homes: Vec::new(),
-            rehomed: Vec::new(),
-            verdicts: Vec::new(),
-            service_request: None,
-            wake: Instant::NEVER,
-            wake_metered: false,
-            core_wakes: alloc::vec![Instant::NEVER; cores],
-        }
-    }
-    /// When `wake` comes for the sake of `core`; [`Instant::NEVER`] = not known. None is before
-    /// `wake`. It only says on which core a machine should wait, so that whatever decides then acts
-    /// on its own core.
-    pub fn core_wake(&self, core: CoreId) -> Instant {
-        self.core_wakes[core.0 as usize]
-    }
-    /// Says when `wake` comes for the sake of `core`.
-    pub fn set_core_wake(&mut self, core: CoreId, at: Instant) {
-        self.core_wakes[core.0 as usize] = at;
-    }
-    /// The run queue of `core`.
-    #[inline]
-    pub fn run_queue(&self, core: CoreId) -> &RunQueue {
-        &self.run_queues[core.0 as usize]
-    }
-    /// How many cores the plan is for.
-    pub const fn cores(&self) -> usize {
-        self.run_queues.len()
-    }
-    /// The run queue of `core`, to be changed: marks the core dirty.
-    #[inline]
-    pub fn run_queue_mut(&mut self, core: CoreId) -> &mut RunQueue {
-        self.dirty.insert(core);
-        &mut self.run_queues[core.0 as usize]
-    }
-    /// The cores whose run queue changed in the last decision.
-    pub const fn dirty(&self) -> &CoreSet {
-        &self.dirty
-    }
-    /// Where `vcpu` waits when it stands on no run queue; `None` = wherever it last ran.
-    pub fn home(&self, vcpu: VcpuId) -> Option<CoreId> {
-        self.homes.get(vcpu.0 as usize).copied().flatten()
-    }
-    /// Sets the home of `vcpu`; a change is noted in [`Plan::rehomed`].
-    pub fn set_home(&mut self, vcpu: VcpuId, home: Option<CoreId>) {
-        let index = vcpu.0 as usize;
-        if self.homes.len() <= index {
-            self.homes.resize(index + 1, None);
-        }
-        if self.homes[index] != home {
-            self.homes[index] = home;
-            self.rehomed.push(vcpu);
-        }
-    }
-    /// VCPUs whose home changed in the last decision.
-    pub fn rehomed(&self) -> &[VcpuId] {
-        &self.rehomed
-    }
-    /// Answers an [`Event::Arrived`] or [`Event::Changed`].
-    pub fn answer(&mut self, vcpu: VcpuId, verdict: Result<CoreId, NotAdmitted>) {
-        self.verdicts.push((vcpu, verdict));
-    }
-    /// The answers of the last decision: the VCPU's core (core 0 where the policy is global), or
-    /// why not.
-    pub fn verdicts(&self) -> &[(VcpuId, Result<CoreId, NotAdmitted>)] {
-        &self.verdicts
-    }
-
-    /// Checks policy rule 1 on the dirty cores against all cores.
-    ///
-    /// # Errors
-    /// Names the VCPU that stands on two run queues, or twice in one list.
-    pub fn audit(&self) -> Result<(), alloc::string::String> {
-        // Where each VCPU was seen last, and whether in the foreground.
-        let mut seen: BTreeMap<VcpuId, (usize, bool)> = BTreeMap::new();
-        let is_dirty = |core: usize| self.dirty.contains(CoreId(core as u16));
-        for (core, run_queue) in self.run_queues.iter().enumerate() {
-            let foreground = run_queue.foreground.iter().map(|grant| (grant.vcpu, true));
-            let background = run_queue.background.iter().map(|grant| (grant.vcpu, false));
-            for (vcpu, list) in foreground.chain(background) {
-                let Some((other, before)) = seen.insert(vcpu, (core, list)) else { continue };
-                if other != core && (is_dirty(other) || is_dirty(core)) {
-                    return Err(alloc::format!("{vcpu} stands on core{other} and on core{core}"));
-                }
-                if other == core && before == list && is_dirty(core) {
-                    return Err(alloc::format!("{vcpu} stands twice on core{core}"));
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
 /// Watches a machine: every event as it is given to the policy, every plan as it comes back.
 /// Journals, metrics and traces are observers; so are the auditors of the tests.
 pub trait Observer {
@@ -582,19 +468,3 @@ pub const fn no_service_vcpus(_: &System, _: &Params, _: VcpuId) -> Vec<Vcpu> {
 
 /// How a policy comes to be.
 pub type Build = fn(&System, &Params) -> Result<Box<dyn Policy>, Verdict>;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn audit_finds_a_vcpu_on_two_run_queues() {
-        let mut plan = Plan::new(2);
-        let grant = Grant::new(VcpuId(3), Limit::NEVER);
-        plan.run_queue_mut(CoreId(0)).foreground.push(grant);
-        plan.run_queue_mut(CoreId(0)).background.push(grant);
-        assert_eq!(plan.audit(), Ok(()));
-        plan.run_queue_mut(CoreId(1)).background.push(grant);
-        assert_eq!(plan.audit().unwrap_err(), "vcpu3 stands on core0 and on core1");
-    }
-}

@@ -7,6 +7,8 @@
 //! * The first record is the [`Header`]; then [`Record`]s; the last is [`Record::End`].
 //! * A plan record holds what changed and a hash of the whole plan, so that a replay into a fresh
 //!   policy can be compared decision by decision.
+//! * Where cores decide alone ([`crate::contract::Apart`]), instants of different cores may go
+//!   back by as long as a decision took.
 //!
 //! [`Replay`] is the one way to do that.
 //!
@@ -21,9 +23,11 @@ use alloc::vec::Vec;
 use core::fmt;
 
 mod encoding;
+mod joined;
 mod note;
 mod replay;
 
+pub use joined::Joined;
 pub use note::{Note, Recolored, Reliever};
 pub use replay::{Differs, Replay};
 
@@ -175,18 +179,23 @@ impl Decision {
 pub struct Recorder {
     bytes: Vec<u8>,
     payload: Vec<u8>,
-    hash: PlanHash,
+    /// `None` = plans are written without it.
+    hash: Option<PlanHash>,
 }
 
 impl Recorder {
     /// Begins a journal.
     pub fn new(header: &Header) -> Self {
         let mut recorder =
-            Self { bytes: MAGIC.to_vec(), payload: Vec::new(), hash: PlanHash::default() };
+            Self { bytes: MAGIC.to_vec(), payload: Vec::new(), hash: Some(PlanHash::default()) };
         FORMAT.put(&mut recorder.payload);
         header.put(&mut recorder.payload);
         recorder.seal();
         recorder
+    }
+    /// Writes records for a [`Joined`], which gives each plan its hash.
+    pub const fn of_pieces() -> Self {
+        Self { bytes: Vec::new(), payload: Vec::new(), hash: None }
     }
     /// What was written and not yet taken.
     pub const fn bytes(&mut self) -> &mut Vec<u8> {
@@ -229,14 +238,14 @@ impl Observer for Recorder {
             core.put(out);
             let begin = out.len();
             plan.run_queue(core).put(out);
-            hash.take_line(core, &out[begin..]);
+            hash.iter_mut().for_each(|hash| hash.take_line(core, &out[begin..]));
         }
         (plan.rehomed().len() as u64).put(out);
         for &vcpu in plan.rehomed() {
             vcpu.put(out);
             let begin = out.len();
             plan.home(vcpu).put(out);
-            hash.take_home(vcpu, &out[begin..]);
+            hash.iter_mut().for_each(|hash| hash.take_home(vcpu, &out[begin..]));
         }
         plan.service_request.put(out);
         (plan.verdicts().len() as u64).put(out);
@@ -248,7 +257,7 @@ impl Observer for Recorder {
             }
         }
         (plan.wake, plan.wake_metered).put(out);
-        hash.sum.put(out);
+        hash.as_ref().map_or(0, |hash| hash.sum).put(out);
         self.seal();
     }
 }

@@ -22,6 +22,9 @@ impl Scheduler {
             "this maracas was built without libbpf; build it with --features sched-ext",
         ))
     }
+    pub fn try_load() -> io::Result<()> {
+        Self::attach(None, 0).map(drop)
+    }
     pub const fn took(&self) -> [Duration; 2] {
         match self.0 {}
     }
@@ -35,6 +38,9 @@ impl Scheduler {
         match self.0 {}
     }
     pub fn join(&mut self, _thread: i32, _vcpu: u32) -> io::Result<()> {
+        match self.0 {}
+    }
+    pub fn put_first(&mut self, _thread: i32) -> io::Result<()> {
         match self.0 {}
     }
     pub fn tend(&mut self, _vcpu: u32, _leaves: bool, _waited: Duration) -> io::Result<u32> {

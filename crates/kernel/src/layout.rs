@@ -1,5 +1,7 @@
 //! What the scheduler in the kernel and user space say to each other: `bpf/law.h`, `bpf/shared.h`
-//! and the head of `bpf/state.h` in Rust, as bytes.
+//! and the head of `bpf/state.h` in Rust: words of the maps in shared memory, bytes of events.
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The most VCPUs of a run (`LAW_VCPUS`).
 pub const VCPUS: u32 = 1024;
@@ -9,29 +11,31 @@ pub const CORES: u32 = 64;
 pub const FOREGROUND: usize = 64;
 /// The most entries of a run queue that may use surplus time (`LAW_BACKGROUND_MAX`).
 pub const BACKGROUND: usize = 256;
-/// Bytes of `struct law_grant`, and of what stands before them in `struct law_queue`.
-const GRANT: usize = 32;
-const HEAD: usize = 24;
-/// Bytes of `struct law_vcpu`.
-const VCPU: usize = 32;
-/// Bytes of `struct core`, and where what is read of it stands: up to when it is charged, the VCPU
-/// and the mode that it holds, where the grant ends, the margin, since when it holds it, and the
-/// time of what belongs to no VCPU.
-const CORE: usize = 192;
-const CORE_CHARGED: usize = 8;
-const CORE_UNTIL: usize = 16;
-const CORE_VCPU: usize = 40;
-const CORE_MODE: usize = 44;
-const CORE_MARGIN: usize = 80;
-const CORE_FROM: usize = 88;
-const CORE_OTHERS_RAN: usize = 136;
+/// Words, of eight bytes each, of `struct law_grant`, and of what stands before them in `struct
+/// law_queue`.
+const GRANT: usize = 4;
+const HEAD: usize = 3;
+/// Words of `struct law_queue`.
+pub const QUEUE: usize = HEAD + GRANT * (FOREGROUND + BACKGROUND);
+/// Words of `struct law_vcpu`.
+pub(crate) const VCPU: usize = 4;
+/// Words of `struct core`, and where what is read of it stands: up to when it is charged, where the
+/// grant ends of what it holds, the VCPU and the mode of that, the margin, since when it holds it,
+/// and the time of what belongs to no VCPU.
+pub(crate) const CORE: usize = 24;
+const CORE_CHARGED: usize = 1;
+const CORE_UNTIL: usize = 2;
+const CORE_VCPU_MODE: usize = 5;
+const CORE_MARGIN: usize = 10;
+const CORE_FROM: usize = 11;
+const CORE_OTHERS_RAN: usize = 17;
 /// Bytes of `struct event`.
 const EVENT: usize = 56;
 /// No VCPU (`LAW_NONE`).
-const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
 
 /// Leave to run (`struct law_grant`).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grant {
     /// Which VCPU.
     pub vcpu: u32,
@@ -56,10 +60,13 @@ impl Grant {
 }
 
 /// A run queue (`struct law_queue`).
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Queue {
-    bytes: Vec<u8>,
-    entries: [usize; 2],
+    allowance: u64,
+    is_background_allowed: bool,
+    /// Entries in budget, and those that may use surplus time.
+    foreground: Vec<Grant>,
+    background: Vec<Grant>,
 }
 
 impl Default for Queue {
@@ -71,43 +78,63 @@ impl Default for Queue {
 impl Queue {
     /// An empty one of a core that closes where its memory meter reads `allowance`, with leave to
     /// use surplus time or not.
-    pub fn new(allowance: u64, is_background_allowed: bool) -> Self {
-        let mut bytes = vec![0; HEAD + GRANT * (FOREGROUND + BACKGROUND)];
-        bytes[..8].copy_from_slice(&allowance.to_ne_bytes());
-        bytes[8..12].copy_from_slice(&u32::from(is_background_allowed).to_ne_bytes());
-        Self { bytes, entries: [0; 2] }
+    pub const fn new(allowance: u64, is_background_allowed: bool) -> Self {
+        Self { allowance, is_background_allowed, foreground: Vec::new(), background: Vec::new() }
     }
     /// Adds an entry in budget. False where there is no room.
     #[must_use]
     pub fn push_foreground(&mut self, grant: Grant) -> bool {
-        self.push(0, HEAD, FOREGROUND, grant)
+        push(&mut self.foreground, FOREGROUND, grant)
     }
     /// Adds an entry that may use surplus time. False where there is no room.
     #[must_use]
     pub fn push_background(&mut self, grant: Grant) -> bool {
-        self.push(1, HEAD + GRANT * FOREGROUND, BACKGROUND, grant)
+        push(&mut self.background, BACKGROUND, grant)
     }
-    fn push(&mut self, mode: usize, begin: usize, most: usize, grant: Grant) -> bool {
-        if self.entries[mode] == most {
-            return false;
+    /// Writes it where the kernel reads it, as far as it is used.
+    ///
+    /// # Panics
+    /// Where `to` has less than [`QUEUE`] words.
+    pub fn write(&self, to: &[AtomicU64]) {
+        let entries = [&self.foreground, &self.background].map(|it| it.len() as u32);
+        let head = [
+            self.allowance,
+            pair(u32::from(self.is_background_allowed), entries[0]),
+            pair(entries[1], 0),
+        ];
+        store(to, head);
+        let foreground = to[HEAD..].chunks_exact(GRANT);
+        let background = to[HEAD + GRANT * FOREGROUND..].chunks_exact(GRANT);
+        for (grants, to) in [(&self.foreground, foreground), (&self.background, background)] {
+            for (grant, to) in grants.iter().zip(to) {
+                store(to, [grant.until, grant.memory, grant.from, pair(grant.vcpu, 0)]);
+            }
         }
-        let Grant { vcpu, until, memory, from } = grant;
-        let at = begin + GRANT * self.entries[mode];
-        for (place, number) in [until, memory, from].into_iter().enumerate() {
-            let at = at + 8 * place;
-            self.bytes[at..at + 8].copy_from_slice(&number.to_ne_bytes());
-        }
-        self.bytes[at + 24..at + 28].copy_from_slice(&vcpu.to_ne_bytes());
-        self.entries[mode] += 1;
-        let count = 12 + 4 * mode;
-        let entries = self.entries[mode] as u32;
-        self.bytes[count..count + 4].copy_from_slice(&entries.to_ne_bytes());
-        true
     }
-    /// As the kernel reads it.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+}
+
+fn push(entries: &mut Vec<Grant>, most: usize, grant: Grant) -> bool {
+    let has_room = entries.len() < most;
+    if has_room {
+        entries.push(grant);
     }
+    has_room
+}
+
+/// Two numbers of 32 bits that stand one after the other, as a word.
+fn pair(first: u32, second: u32) -> u64 {
+    let ([a, b, c, d], [e, f, g, h]) = (first.to_ne_bytes(), second.to_ne_bytes());
+    u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+}
+
+/// The two numbers of 32 bits of a word.
+fn halves(word: u64) -> [u32; 2] {
+    let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
+    [[a, b, c, d], [e, f, g, h]].map(u32::from_ne_bytes)
+}
+
+fn store<const N: usize>(to: &[AtomicU64], words: [u64; N]) {
+    to.iter().zip(words).for_each(|(to, word)| to.store(word, Ordering::Release));
 }
 
 /// A VCPU (`struct law_vcpu`).
@@ -119,9 +146,19 @@ pub struct Vcpu {
 
 impl Vcpu {
     /// The one of this number, out of all that stand one after the other.
-    pub fn read(bytes: &[u8], vcpu: u32) -> Option<Self> {
-        let bytes = bytes.chunks_exact(VCPU).nth(vcpu as usize)?;
-        Some(Self { meters: [long(bytes, 0), long(bytes, 8)] })
+    pub fn read(words: &[AtomicU64], vcpu: u32) -> Option<Self> {
+        let words = words.chunks_exact(VCPU).nth(vcpu as usize)?;
+        Some(Self { meters: [0, 1].map(|mode| words[mode].load(Ordering::Acquire)) })
+    }
+    /// Writes the core of a VCPU among those of all. One writer at a time.
+    ///
+    /// # Panics
+    /// Where there is no such VCPU.
+    pub fn settle(homes: &[AtomicU64], vcpu: u32, core: u32) {
+        let (word, half) = (&homes[vcpu as usize / 2], vcpu as usize % 2);
+        let mut cores = halves(word.load(Ordering::Relaxed));
+        cores[half] = core;
+        word.store(pair(cores[0], cores[1]), Ordering::Release);
     }
 }
 
@@ -151,16 +188,27 @@ pub struct Holds {
     pub until: u64,
 }
 
+impl Holds {
+    /// Whether it is the other and nothing was charged between.
+    pub fn is_as(&self, other: &Self) -> bool {
+        (self.vcpu, self.from, self.charged) == (other.vcpu, other.from, other.charged)
+    }
+    /// What the meter reads at `now`, which was last charged so that it reads `charged_meter`.
+    pub const fn meter_at(&self, now: u64, charged_meter: u64) -> u64 {
+        charged_meter + now.saturating_sub(self.charged)
+    }
+}
+
 impl Core {
     /// The one of this number, out of all that stand one after the other.
-    pub fn read(bytes: &[u8], core: u32) -> Option<Self> {
-        let bytes = bytes.chunks_exact(CORE).nth(core as usize)?;
-        let (vcpu, mode) = (word(bytes, CORE_VCPU), word(bytes, CORE_MODE) & 1);
-        let [from, charged, until] =
-            [CORE_FROM, CORE_CHARGED, CORE_UNTIL].map(|at| long(bytes, at));
-        let holds = (vcpu != NONE).then_some(Holds { vcpu, mode, from, charged, until });
-        let [margin, others] = [CORE_MARGIN, CORE_OTHERS_RAN].map(|at| long(bytes, at));
-        Some(Self { margin, others, holds })
+    pub fn read(words: &[AtomicU64], core: u32) -> Option<Self> {
+        let words = words.chunks_exact(CORE).nth(core as usize)?;
+        let load = |at: usize| words[at].load(Ordering::Acquire);
+        let [vcpu, mode] = halves(load(CORE_VCPU_MODE));
+        let [from, charged, until] = [CORE_FROM, CORE_CHARGED, CORE_UNTIL].map(load);
+        let holds = Holds { vcpu, mode: mode & 1, from, charged, until };
+        let [margin, others] = [CORE_MARGIN, CORE_OTHERS_RAN].map(load);
+        Some(Self { margin, others, holds: (vcpu != NONE).then_some(holds) })
     }
 }
 
@@ -226,20 +274,34 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 mod tests {
     use super::*;
 
+    fn words(count: usize) -> Vec<AtomicU64> {
+        (0..count).map(|_| AtomicU64::new(0)).collect()
+    }
+
     #[test]
     fn a_run_queue_has_its_entries_where_the_law_reads_them_and_refuses_one_too_many() {
         let mut queue = Queue::new(7, false);
         assert!(queue.push_foreground(Grant::new(3, 500).ahead(900)));
         assert!((0..BACKGROUND).all(|vcpu| queue.push_background(Grant::new(vcpu as u32, 1))));
         assert!(!queue.push_background(Grant::new(0, 1)), "no room");
-        let bytes = queue.bytes();
-        assert_eq!(bytes.len(), 24 + 32 * 320);
-        assert_eq!(long(bytes, 0), 7);
-        assert_eq!([8, 12, 16].map(|at| word(bytes, at)), [0, 1, 256]);
-        let first = [long(bytes, 24), long(bytes, 32), long(bytes, 40)];
-        assert_eq!((first, word(bytes, 48)), ([500, u64::MAX, 900], 3));
-        let last = 24 + 32 * 319;
-        assert_eq!((long(bytes, last), word(bytes, last + 24)), (1, 255));
+        let written = words(QUEUE);
+        queue.write(&written);
+        let load = |at: usize| written[at].load(Ordering::Relaxed);
+        assert_eq!((load(0), halves(load(1)), halves(load(2))), (7, [0, 1], [256, 0]));
+        assert_eq!([3, 4, 5, 6].map(load), [500, u64::MAX, 900, pair(3, 0)]);
+        assert!((7..3 + 4 * 64).all(|at| load(at) == 0), "what is not used is not written");
+        let last = 3 + 4 * 319;
+        assert_eq!((load(last), halves(load(last + 3)), last + 4), (1, [255, 0], QUEUE));
+    }
+
+    #[test]
+    fn a_vcpu_is_settled_and_its_neighbour_stays() {
+        let homes = words(2);
+        for (vcpu, core) in [(2, 7), (3, 9), (2, 8)] {
+            Vcpu::settle(&homes, vcpu, core);
+        }
+        let homes: Vec<_> = homes.iter().map(|it| halves(it.load(Ordering::Relaxed))).collect();
+        assert_eq!(homes, [[0, 0], [8, 9]]);
     }
 
     #[test]
@@ -259,16 +321,18 @@ mod tests {
 
     #[test]
     fn a_core_says_what_it_holds() {
-        let mut bytes = vec![0; 2 * CORE];
-        let at = CORE;
-        bytes[at + CORE_MARGIN] = 9;
-        bytes[at + CORE_VCPU] = 4;
-        bytes[at + CORE_FROM] = 70;
-        let holds = Holds { vcpu: 4, mode: 0, from: 70, charged: 0, until: 0 };
+        let words = words(2 * CORE);
+        for (at, word) in [(CORE_MARGIN, 9), (CORE_VCPU_MODE, pair(4, 1)), (CORE_FROM, 70)] {
+            words[CORE + at].store(word, Ordering::Relaxed);
+        }
+        let holds = Holds { vcpu: 4, mode: 1, from: 70, charged: 0, until: 0 };
         let core = Core { margin: 9, others: 0, holds: Some(holds) };
-        assert_eq!(Core::read(&bytes, 1), Some(core));
-        bytes[at + CORE_VCPU..at + CORE_VCPU + 4].fill(0xff);
-        assert_eq!(Core::read(&bytes, 1).and_then(|core| core.holds), None);
-        assert_eq!(Core::read(&bytes, 2), None);
+        assert_eq!(Core::read(&words, 1), Some(core));
+        let charged = Holds { charged: 90, ..holds };
+        assert!(!charged.is_as(&holds), "it was charged between");
+        assert_eq!([80, 90, 95].map(|now| charged.meter_at(now, 20)), [20, 20, 25]);
+        words[CORE + CORE_VCPU_MODE].store(u64::MAX, Ordering::Relaxed);
+        assert_eq!(Core::read(&words, 1).and_then(|core| core.holds), None);
+        assert_eq!(Core::read(&words, 2), None);
     }
 }

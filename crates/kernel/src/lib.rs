@@ -3,9 +3,12 @@
 //!
 //! It knows numbers of cores, VCPUs and nanoseconds as the kernel does, and nothing of policies or
 //! runs. Built without the feature `sched-ext`, which needs libbpf, [`Scheduler::attach`] refuses.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod layout;
+#[cfg(feature = "sched-ext")]
+#[allow(unsafe_code)]
+mod memory;
 #[cfg(feature = "sched-ext")]
 mod scheduler;
 #[cfg(not(feature = "sched-ext"))]
@@ -13,6 +16,6 @@ mod scheduler;
 mod scheduler;
 
 pub use layout::{
-    BACKGROUND, CORES, Core, Event, FOREGROUND, Grant, Happened, Holds, Queue, VCPUS, Vcpu,
+    BACKGROUND, CORES, Core, Event, FOREGROUND, Grant, Happened, Holds, QUEUE, Queue, VCPUS, Vcpu,
 };
 pub use scheduler::{IS_BUILT, Scheduler};

@@ -1,6 +1,7 @@
 //! The scheduler, loaded and attached by libbpf.
 
-use crate::layout::{CORES, VCPUS};
+use crate::layout::{CORE, CORES, NONE, QUEUE, VCPU, VCPUS};
+use crate::memory::Memory;
 use crate::{Core, Event, Queue, Vcpu};
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{
@@ -10,7 +11,7 @@ use libbpf_rs::{
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,8 +21,8 @@ pub const IS_BUILT: bool = true;
 /// The object that is checked in.
 const OBJECT: &[u8] = include_bytes!("../../../bpf/maracas.bpf.o");
 /// Run queues of a core (`LAW_QUEUES`), and the first that is to be written.
-const QUEUES: u32 = 3;
-const FIRST_SPARE: u32 = 2;
+const QUEUES: usize = 3;
+const FIRST_SPARE: usize = 2;
 /// Bytes before the reasons in `struct ending`, and the longest of each.
 const LOST: usize = 8;
 const REASON: usize = 64;
@@ -36,12 +37,36 @@ pub struct Scheduler {
     /// Keeps it attached.
     _link: Link,
     ring: RingBuffer<'static>,
+    events: MapHandle,
     read: Read,
+    maps: Maps,
     /// Which run queue of each core is to be written next.
-    spare: Vec<u32>,
-    /// The core on which each VCPU stands, as the kernel has them.
-    homes: Vec<u8>,
+    spare: Vec<usize>,
     took: [Duration; 2],
+}
+
+/// What both sides have in memory.
+struct Maps {
+    queues: Memory,
+    cores: Memory,
+    vcpus: Memory,
+    homes: Memory,
+}
+
+impl Maps {
+    fn open(object: &Object) -> io::Result<Self> {
+        let open = |name: &str, words: usize| {
+            let handle = MapHandle::try_from(&map(object, name)?);
+            Memory::open(&handle.map_err(said("find a map"))?, words)
+        };
+        let (cores, vcpus) = (CORES as usize, VCPUS as usize);
+        Ok(Self {
+            queues: open("queues", cores * QUEUES * QUEUE)?,
+            cores: open(".bss.cores", cores * CORE)?,
+            vcpus: open(".bss.vcpus", vcpus * VCPU)?,
+            homes: open(".bss.homes", vcpus / 2)?,
+        })
+    }
 }
 
 impl fmt::Debug for Scheduler {
@@ -58,20 +83,12 @@ impl Scheduler {
     /// Where the kernel refuses it, or another one is attached.
     pub fn attach(object: Option<&[u8]>, vcpus: u32) -> io::Result<Self> {
         let begun = Instant::now();
-        // A copy, since what is built in may stand at any address.
-        let bytes = object.unwrap_or(OBJECT).to_vec();
-        let mut open = ObjectBuilder::default().open_memory(&bytes).map_err(said("open it"))?;
-        // Cores are named by their numbers, of which a host may leave some out.
-        for mut map in open.maps_mut() {
-            if map.name() == ".rodata.sizes" {
-                let sizes = [CORES.to_ne_bytes(), vcpus.min(VCPUS).to_ne_bytes()].concat();
-                map.set_initial_value(&sizes).map_err(said("size it"))?;
-            }
-        }
-        let mut object = open.load().map_err(said("load it"))?;
+        let mut object = load(object.unwrap_or(OBJECT), vcpus)?;
         let loaded = begun.elapsed();
-        let read = Read::default();
-        let ring = ring(&object, &read)?;
+        let (read, maps) = (Read::default(), Maps::open(&object)?);
+        let events = MapHandle::try_from(&map(&object, "events")?);
+        let events = events.map_err(said("find its events"))?;
+        let ring = ring(&events, &read)?;
         let link = object
             .maps_mut()
             .find(|map| map.name() == "maracas")
@@ -79,8 +96,20 @@ impl Scheduler {
             .attach_struct_ops()
             .map_err(said("attach it"))?;
         let took = [loaded, begun.elapsed() - loaded];
-        let (spare, homes) = (vec![FIRST_SPARE; CORES as usize], vec![0; VCPUS as usize * 4]);
-        Ok(Self { object, _link: link, ring, read, spare, homes, took })
+        let spare = vec![FIRST_SPARE; CORES as usize];
+        Ok(Self { object, _link: link, ring, events, read, maps, spare, took })
+    }
+
+    /// Loads the scheduler and lets it go: whether this process may, and the kernel takes it.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn try_load() -> io::Result<()> {
+        // A refusal is an answer here, and what libbpf prints of it would look like a failure.
+        let printing = libbpf_rs::set_print(None);
+        let loaded = load(OBJECT, VCPUS);
+        libbpf_rs::set_print(printing);
+        loaded.map(drop)
     }
 
     /// How long it took to load and to attach.
@@ -102,25 +131,22 @@ impl Scheduler {
     /// As the kernel refuses.
     pub fn send(&mut self, core: u32, queue: &Queue) -> io::Result<()> {
         let spare = self.spare.get(core as usize).copied().ok_or_else(|| no_room("core", core))?;
-        let key = (core * QUEUES + spare).to_ne_bytes();
-        let map = self.map("queues")?;
-        map.update(&key, queue.bytes(), MapFlags::ANY).map_err(said("write a run queue"))?;
-        self.spare[core as usize] = self.call("take", &mut core.to_ne_bytes())?;
+        let place = core as usize * QUEUES + spare;
+        queue.write(&self.maps.queues.words()[place * QUEUE..][..QUEUE]);
+        self.spare[core as usize] = self.call("take", &mut core.to_ne_bytes())? as usize;
         Ok(())
     }
 
     /// A VCPU stands on this core from now on: its threads are woken there.
     ///
     /// # Errors
-    /// As the kernel refuses; where there is no room for a VCPU of that number.
+    /// Where there is no room for a core or a VCPU of that number.
     pub fn settle(&mut self, vcpu: u32, core: u32) -> io::Result<()> {
         if vcpu >= VCPUS || core >= CORES {
             return Err(no_room("vcpu", vcpu));
         }
-        let at = vcpu as usize * 4;
-        self.homes[at..at + 4].copy_from_slice(&core.to_ne_bytes());
-        let map = self.map(".bss.homes")?;
-        map.update(&0u32.to_ne_bytes(), &self.homes, MapFlags::ANY).map_err(said("settle a VCPU"))
+        Vcpu::settle(self.maps.homes.words(), vcpu, core);
+        Ok(())
     }
 
     /// A thread, and what it will fork, belongs to a VCPU from now on.
@@ -129,6 +155,15 @@ impl Scheduler {
     /// As the kernel refuses: ESRCH for a thread that has ended.
     pub fn join(&mut self, thread: i32, vcpu: u32) -> io::Result<()> {
         self.call("join", &mut [thread.to_ne_bytes(), vcpu.to_ne_bytes()].concat()).map(drop)
+    }
+
+    /// A thread goes before all others whenever it wakes: for what sends run queues, where that may
+    /// not be real-time.
+    ///
+    /// # Errors
+    /// As the kernel refuses: ESRCH for a thread that has ended.
+    pub fn put_first(&mut self, thread: i32) -> io::Result<()> {
+        self.join(thread, NONE)
     }
 
     /// Lets threads of a VCPU that have waited so long without a budget run for once; for good
@@ -142,9 +177,10 @@ impl Scheduler {
         self.call("tend", &mut argument)
     }
 
-    /// Is readable when something happened that a policy may have to answer.
+    /// Becomes readable when something happens that a policy may have to answer, and with what
+    /// it need not answer now: to be waited for by its edges, each of which is of the former.
     pub fn fd(&self) -> RawFd {
-        self.ring.epoll_fd()
+        self.events.as_fd().as_raw_fd()
     }
 
     /// Takes the next event, in the order of time on each core; `None` where all are taken.
@@ -164,17 +200,17 @@ impl Scheduler {
     /// What is known of a VCPU.
     ///
     /// # Errors
-    /// Where the kernel cannot be read.
+    /// Where there is no room for a VCPU of that number.
     pub fn vcpu(&self, vcpu: u32) -> io::Result<Vcpu> {
-        Vcpu::read(&self.whole(".bss.vcpus")?, vcpu).ok_or_else(|| no_room("vcpu", vcpu))
+        Vcpu::read(self.maps.vcpus.words(), vcpu).ok_or_else(|| no_room("vcpu", vcpu))
     }
 
     /// What is known of a core.
     ///
     /// # Errors
-    /// Where the kernel cannot be read.
+    /// Where there is no room for a core of that number.
     pub fn core(&self, core: u32) -> io::Result<Core> {
-        Core::read(&self.whole(".bss.cores")?, core).ok_or_else(|| no_room("core", core))
+        Core::read(self.maps.cores.words(), core).ok_or_else(|| no_room("core", core))
     }
 
     /// Whether it is still attached and has lost no event.
@@ -224,20 +260,34 @@ impl Scheduler {
     }
 }
 
+/// Loads an object, with room for VCPUs of numbers below `vcpus`.
+fn load(object: &[u8], vcpus: u32) -> io::Result<Object> {
+    // A copy, since what is built in may stand at any address.
+    let bytes = object.to_vec();
+    let mut open = ObjectBuilder::default().open_memory(&bytes).map_err(said("open it"))?;
+    // Cores are named by their numbers, of which a host may leave some out.
+    for mut map in open.maps_mut() {
+        if map.name() == ".rodata.sizes" {
+            let sizes = [CORES.to_ne_bytes(), vcpus.min(VCPUS).to_ne_bytes()].concat();
+            map.set_initial_value(&sizes).map_err(said("size it"))?;
+        }
+    }
+    open.load().map_err(said("load it"))
+}
+
 fn map<'a>(object: &'a Object, name: &str) -> io::Result<libbpf_rs::Map<'a>> {
     let found = object.maps().find(|map| map.name().to_str() == Some(name));
     found.ok_or_else(|| io::Error::other(format!("the object has no map {name}")))
 }
 
-fn ring(object: &Object, read: &Read) -> io::Result<RingBuffer<'static>> {
-    let events = MapHandle::try_from(&map(object, "events")?).map_err(said("find its events"))?;
+fn ring(events: &MapHandle, read: &Read) -> io::Result<RingBuffer<'static>> {
     let (mut ring, read) = (RingBufferBuilder::new(), Arc::clone(read));
     let keep = move |bytes: &[u8]| {
         let mut read = read.lock().unwrap_or_else(PoisonError::into_inner);
         read.extend(Event::read(bytes));
         0
     };
-    ring.add(&events, keep).map_err(said("read its events"))?;
+    ring.add(events, keep).map_err(said("read its events"))?;
     ring.build().map_err(said("read its events"))
 }
 

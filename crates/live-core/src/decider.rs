@@ -1,13 +1,16 @@
 //! The policy and everything that is reported to it, as a state without I/O: the agent that has it
-//! decides for all cores.
+//! decides for all cores, or for the one to which the decider of all has lent what stands there
+//! ([`apart`]).
 //!
 //! What happens comes in by [`Decider::round`]: what the cores have reported, what was asked for,
 //! the releases that are due. What is to be done goes out through the [`Host`], whose answers come
 //! back as the results of the calls.
 
 mod answers;
+mod apart;
 mod enactment;
 mod holds;
+mod jobs;
 #[cfg(test)]
 mod rig;
 mod service_request;
@@ -16,22 +19,17 @@ use crate::VcpuHandleOf;
 use crate::{
     Demand, Ended, Handle, HandleOf, Host, ManagedCore, Place, Refusal, Reply, ReplyOf, Request,
 };
+use apart::Whose;
 use holds::Hold;
-use maracas_core::contract::{End, Mode, Statistic, decide};
+use jobs::Jobs;
+use maracas_core::contract::{End, Statistic, decide};
 use maracas_core::journal::{Note, Record};
 use maracas_core::{
-    CoreId, CoreSet, Duration, Event, Instant, Job, JobId, Plan, Policy, Rate, Reservation, System,
+    CoreId, CoreSet, Duration, Event, Instant, JobId, Plan, Policy, Rate, Reservation, System,
     Vcpu, VcpuId,
 };
 use service_request::{ANSWERS, ServiceRequests};
 use std::collections::BTreeMap;
-
-/// Releases that wait for their VCPU to stand on a run queue; beyond, programs do not learn of
-/// them, and no memory is asked for.
-const UNOBSERVED: usize = 4096;
-/// Those of one VCPU; beyond, its oldest is forgotten. More than a program that lives ever has: one
-/// that ended leaves its VCPU with jobs that no program will do.
-const UNOBSERVED_EACH: usize = 16;
 
 /// Whether an event is what a decision can answer, rather than how an earlier one worked out.
 const fn is_cause(event: &Event) -> bool {
@@ -51,10 +49,7 @@ const fn is_cause(event: &Event) -> bool {
 
 /// The core on whose run queue a VCPU stands.
 fn on_run_queue(plan: &Plan, vcpu: VcpuId) -> Option<CoreId> {
-    (0..plan.cores() as u16).map(CoreId).find(|core| {
-        let run_queue = plan.run_queue(*core);
-        run_queue.foreground.iter().chain(&run_queue.background).any(|grant| grant.vcpu == vcpu)
-    })
+    plan.core_ids().find(|core| jobs::stands(plan.run_queue(*core), vcpu))
 }
 
 /// A VCPU that the policy knows.
@@ -63,7 +58,6 @@ struct Known {
     vcpu: Vcpu,
     /// On which core its VCPU handle is, once it has one.
     slot: Option<CoreId>,
-    demand: Option<Demand>,
 }
 
 /// A caller that waits for a verdict.
@@ -78,21 +72,21 @@ struct Asked<R> {
 pub struct Decider<H: Host> {
     /// The machine around it.
     pub host: H,
-    policy: Box<dyn Policy>,
+    policy: Whose,
     plan: Plan,
     /// The policy was asked once.
     has_begun: bool,
     /// How much of one core may be given away, to one VCPU too.
     capacity: Rate,
     known: BTreeMap<VcpuId, Known>,
+    /// By core, from the plan's first on.
+    jobs: Vec<Jobs>,
     asked: Vec<Asked<ReplyOf<H, Result<CoreId, Refusal>>>>,
     requests: Vec<Request<H>>,
     /// What the policy is given in this round, before it is.
     events: Vec<(Instant, Event)>,
     /// What the cores measured, on its way to the journal.
     notes: Vec<Record>,
-    /// Releases of which no program has learned, since its VCPU stood on no run queue yet.
-    unobserved: Vec<Job>,
     /// When the first of what this round's decision answers happened.
     cause: Option<Instant>,
     /// The same of an earlier decision that could not be carried out in full yet.
@@ -110,8 +104,6 @@ pub struct Decider<H: Host> {
     /// queue.
     arrived: CoreSet,
     service_requests: ServiceRequests,
-    /// When jobs are due on each core, while that is worked out.
-    due: Vec<Instant>,
 }
 
 impl<H: Host> Decider<H> {
@@ -120,20 +112,26 @@ impl<H: Host> Decider<H> {
         let mut known = BTreeMap::new();
         for (place, vcpu) in system.vcpus.iter().enumerate() {
             let name = names.get(place).cloned().unwrap_or_else(|| vcpu.id.to_string());
-            known.insert(vcpu.id, Known { name, vcpu: vcpu.clone(), slot: None, demand: None });
+            known.insert(vcpu.id, Known { name, vcpu: vcpu.clone(), slot: None });
         }
+        let plan = Plan::new(system.cores.len());
+        Self { known, ..Self::of(Whose::All(policy), plan, system.capacity, host) }
+    }
+
+    /// Without any VCPU.
+    fn of(policy: Whose, plan: Plan, capacity: Rate, host: H) -> Self {
         Self {
             host,
             policy,
-            plan: Plan::new(system.cores.len()),
             has_begun: false,
-            capacity: system.capacity,
-            known,
+            capacity,
+            known: BTreeMap::new(),
+            jobs: plan.core_ids().map(|_| Jobs::default()).collect(),
+            plan,
             asked: Vec::new(),
             requests: Vec::with_capacity(64),
             events: Vec::with_capacity(4096),
             notes: Vec::with_capacity(64),
-            unobserved: Vec::with_capacity(UNOBSERVED),
             cause: None,
             late_cause: None,
             destroyed: Vec::new(),
@@ -143,7 +141,6 @@ impl<H: Host> Decider<H> {
             behind: false,
             arrived: CoreSet::EMPTY,
             service_requests: ServiceRequests::default(),
-            due: Vec::new(),
         }
     }
 
@@ -155,9 +152,20 @@ impl<H: Host> Decider<H> {
     pub const fn held(&self) -> u32 {
         self.held
     }
-    /// The numbers of all cores.
+    /// The cores that it decides for.
     fn cores(&self) -> impl Iterator<Item = CoreId> + use<H> {
-        (0..self.plan.cores() as u16).map(CoreId)
+        self.plan.core_ids()
+    }
+    /// On which core a VCPU sits.
+    fn slot(&self, vcpu: VcpuId) -> Option<CoreId> {
+        match &self.policy {
+            Whose::All(_) => self.known.get(&vcpu).and_then(|known| known.slot),
+            Whose::One { core, .. } => Some(*core),
+        }
+    }
+    /// The jobs of the VCPUs on a core.
+    fn jobs(&mut self, core: CoreId) -> &mut Jobs {
+        &mut self.jobs[self.plan.place(core)]
     }
 
     /// One look at everything: requests, releases, records; then a decision, if any is due, and its
@@ -209,7 +217,7 @@ impl<H: Host> Decider<H> {
         let stirred = self.stirred();
         // What was fed may carry later instants than the round's beginning.
         let now = self.host.now();
-        decide(self.policy.as_mut(), now, &mut self.plan);
+        decide(self.policy.get(), now, &mut self.plan);
         let called = self.enact(stirred, own, woke, now);
         self.announce();
         // Written down when it is carried out, so that no dispatch waits for it.
@@ -236,7 +244,7 @@ impl<H: Host> Decider<H> {
     /// The cores on which something changed that the law depends on, since this was asked last.
     fn stirred(&mut self) -> CoreSet {
         let stirred = |core: &CoreId| self.host.core(*core).take_stirred();
-        (0..self.plan.cores() as u16).map(CoreId).filter(stirred).collect()
+        self.plan.core_ids().filter(stirred).collect()
     }
 
     fn feed(&mut self) {
@@ -248,7 +256,7 @@ impl<H: Host> Decider<H> {
     }
 
     fn tell(&mut self, at: Instant, event: &Event) {
-        self.policy.on_event(at, event);
+        self.policy.get().on_event(at, event);
         self.host.event(at, event);
         self.fed = true;
         if is_cause(event) {
@@ -261,52 +269,17 @@ impl<H: Host> Decider<H> {
         self.host.take_requests(&mut requests);
         requests.drain(..).for_each(|request| self.serve(request, now));
         self.requests = requests;
-        self.presume_complete(now);
-        for known in self.known.values_mut() {
-            let Some(demand) = &mut known.demand else { continue };
-            let mut released = false;
-            while let Some(event) = demand.next_event(now) {
-                if let Event::Released(job) = &event.1 {
-                    released = true;
-                    let mut own = self.unobserved.iter().filter(|of| of.id.vcpu == job.id.vcpu);
-                    let oldest = own.next().map(|oldest| oldest.id);
-                    if own.count() >= UNOBSERVED_EACH - 1 {
-                        self.unobserved.retain(|of| Some(of.id) != oldest);
-                    }
-                    if self.unobserved.len() < UNOBSERVED {
-                        self.unobserved.push(*job);
-                    }
-                }
-                self.events.push(event);
+        for (core, jobs) in self.plan.core_ids().zip(&mut self.jobs) {
+            if jobs.are_silent() {
+                jobs.presume_complete(now, &mut *self.host.core(core), &mut self.events);
             }
-            let Some(slot) = known.slot.filter(|_| released) else { continue };
-            let mut core = self.host.core(slot);
-            core.released(known.vcpu.id);
-            if demand.is_silent()
-                && let Some(vcpu_handle) = core.vcpu_handle(known.vcpu.id)
-            {
-                let meter = vcpu_handle.meter(Mode::Foreground);
-                vcpu_handle.look_at = Some(meter + demand.cost());
+        }
+        for (core, jobs) in self.plan.core_ids().zip(&mut self.jobs) {
+            if jobs.due() <= now {
+                jobs.release(now, &mut *self.host.core(core), &mut self.events);
             }
         }
         self.feed();
-    }
-
-    /// Ends the jobs of silent programs that have received C.
-    fn presume_complete(&mut self, now: Instant) {
-        for known in self.known.values_mut() {
-            let Some(demand) = known.demand.as_mut().filter(|demand| demand.is_silent()) else {
-                continue;
-            };
-            let Some(slot) = known.slot else { continue };
-            let mut core = self.host.core(slot);
-            let Some(vcpu_handle) = core.vcpu_handle(known.vcpu.id) else { continue };
-            if vcpu_handle.look_at.is_some_and(|at| vcpu_handle.meter(Mode::Foreground) >= at) {
-                vcpu_handle.look_at = None;
-                let done = demand.presume_complete();
-                self.events.extend(done.map(|job| (now, Event::Completed(job))));
-            }
-        }
     }
 
     fn serve(&mut self, request: Request<H>, now: Instant) {
@@ -324,7 +297,7 @@ impl<H: Host> Decider<H> {
                 let note = Note::Name { vcpu: id, name: name.clone() };
                 self.host.record(&Record::Note { at: now, note });
                 self.tell(now, &Event::Arrived(vcpu.clone()));
-                self.known.insert(id, Known { name, vcpu, slot: None, demand: None });
+                self.known.insert(id, Known { name, vcpu, slot: None });
                 self.asked.push(Asked { id, new: true, reservation, reply });
             }
             Request::Set { id, reservation, reply } => match self.known.get(&id) {
@@ -346,7 +319,7 @@ impl<H: Host> Decider<H> {
             }
             Request::Destroy { id, reply } => {
                 if self.known.contains_key(&id) {
-                    self.unobserved.retain(|job| job.id.vcpu != id);
+                    self.jobs.iter_mut().for_each(|jobs| jobs.forget(id));
                     self.tell(now, &Event::Left(id));
                     self.destroyed.push((id, reply));
                 } else {
@@ -360,26 +333,16 @@ impl<H: Host> Decider<H> {
 
     /// On which core a VCPU is, or is to begin.
     fn place(&self, id: VcpuId) -> CoreId {
-        let slot = self.known.get(&id).and_then(|known| known.slot);
-        let home = slot.or_else(|| self.plan.home(id));
+        let home = self.slot(id).or_else(|| self.plan.home(id));
         home.or_else(|| on_run_queue(&self.plan, id)).unwrap_or_default()
     }
 
-    /// Notifies programs of their releases, each when its VCPU is on the core on whose run queue it
-    /// stands: one that woke before would run where it was, for a moment and at no priority, and
-    /// could not be moved there but by stopping it.
+    /// Notifies programs of their releases, as soon as they may learn of them.
     fn announce(&mut self) {
-        let Self { unobserved, host, plan, known, .. } = self;
-        unobserved.retain(|job| {
-            let vcpu = job.id.vcpu;
-            let run_queue = on_run_queue(plan, vcpu);
-            let stands =
-                run_queue.is_some() && known.get(&vcpu).is_some_and(|it| it.slot == run_queue);
-            if stands {
-                host.release(job);
-            }
-            !stands
-        });
+        let Self { jobs, host, plan, .. } = self;
+        for (core, jobs) in plan.core_ids().zip(jobs) {
+            jobs.announce(plan.run_queue(core), |job| host.release(job));
+        }
     }
 
     /// A VCPU handle arrives: on the core where the plan has its VCPU.
@@ -388,8 +351,10 @@ impl<H: Host> Decider<H> {
         let place = self.place(id);
         let Some(known) = self.known.get_mut(&id) else { return };
         known.slot = Some(place);
-        known.demand = Demand::new(&known.vcpu, now);
-        vcpu_handle.has_jobs = known.demand.is_some();
+        let demand = Demand::new(&known.vcpu, now);
+        vcpu_handle.has_jobs = demand.is_some();
+        demand.into_iter().for_each(|demand| self.jobs(place).add(id, demand));
+        self.host.sits(id, place);
         let sits = vcpu_handle.sit(self.place_on(place));
         // The guardian may have frozen it while its program was being started.
         let relieved = self.cores().any(|core| self.host.core(core).was_relieved());
@@ -409,17 +374,11 @@ impl<H: Host> Decider<H> {
 // Ends of jobs and of the run.
 impl<H: Host> Decider<H> {
     fn completed(&mut self, job: JobId, at: Instant) {
-        let Some(known) = self.known.get_mut(&job.vcpu) else { return };
-        let Some(demand) = &mut known.demand else { return };
-        if !demand.complete(job.index) {
-            return;
+        let Some(slot) = self.slot(job.vcpu) else { return };
+        let jobs = &mut self.jobs[self.plan.place(slot)];
+        if jobs.complete(job, &mut *self.host.core(slot)) {
+            self.tell(at, &Event::Completed(job));
         }
-        if let Some(slot) = known.slot.filter(|_| !demand.is_pending())
-            && let Some(vcpu_handle) = self.host.core(slot).vcpu_handle(job.vcpu)
-        {
-            vcpu_handle.is_done = true;
-        }
-        self.tell(at, &Event::Completed(job));
     }
 
     /// Notes what is to be said of a VCPU handle at its end.
@@ -438,7 +397,7 @@ impl<H: Host> Decider<H> {
         }
         self.listen();
         let now = self.host.now();
-        decide(self.policy.as_mut(), now, &mut self.plan);
+        decide(self.policy.get(), now, &mut self.plan);
         self.host.planned(now, &self.plan);
         for core in self.cores() {
             let mut core = self.host.core(core);
@@ -452,13 +411,14 @@ impl<H: Host> Decider<H> {
         let agents = Note::Agents { took_ns: agents.ticks() };
         self.remark(sensed.into_iter().chain([agents]).collect());
         self.host.end(now);
-        self.policy.statistics()
+        self.policy.get().statistics()
     }
 
     /// VCPUs with jobs of which no program ever reported an end.
     pub fn silent(&self) -> Vec<VcpuId> {
-        let silent = |known: &&Known| known.demand.as_ref().is_some_and(Demand::is_silent);
-        self.known.values().filter(silent).map(|known| known.vcpu.id).collect()
+        let mut silent: Vec<_> = self.jobs.iter().flat_map(Jobs::silent).collect();
+        silent.sort_unstable();
+        silent
     }
 }
 

@@ -166,8 +166,7 @@ impl<E: Executor> Core<E> {
         if self.fault == Some(crate::Fault::LeakedHold) && !begins {
             return;
         }
-        let count = self.being_started;
-        self.being_started = if begins { count + 1 } else { count.saturating_sub(1) };
+        self.being_started = self.being_started.saturating_add_signed(if begins { 1 } else { -1 });
         self.stirred = true;
     }
 
@@ -276,6 +275,8 @@ impl<E: Executor> Core<E> {
         }
         self.settled = None;
         let news = self.has_news(now);
+        // The next decision sets it anew; waking for it before brings nothing.
+        self.wake_at = if self.wake_at <= now { Instant::NEVER } else { self.wake_at };
         self.quiet.looked(news);
         news
     }
@@ -319,12 +320,6 @@ impl<E: Executor> Core<E> {
                 self.stirred = true;
             }
         }
-    }
-
-    /// Whether the policy is to be given events, or wants to be asked.
-    fn has_news(&self, now: Instant) -> bool {
-        let reported = !self.has_tidings() && self.tracker.changes.is_empty();
-        !reported || self.stirred || self.is_spent() || self.wake_at <= now
     }
 
     /// What the machine law wants each VCPU handle to be now.
@@ -489,8 +484,8 @@ impl<E: Executor> Core<E> {
         // next mode, so the change is of that instant: another core's agent may be the one that
         // acts, and then it runs meanwhile.
         if matches!(level, Level::Foreground(_)) && self.means.events {
-            read_at = read_at.or_else(|| Some(self.exec.now()));
             result = self.settle(index);
+            read_at = read_at.or_else(|| Some(self.exec.now()));
         }
         let vcpu_handle = &mut self.vcpu_handles[index];
         let threads = vcpu_handle.threads.len();

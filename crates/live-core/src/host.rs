@@ -33,6 +33,8 @@ pub trait Host: Observer + Sized {
     fn take_requests(&mut self, into: &mut Vec<Request<Self>>);
     /// Lets the program of a job's VCPU begin with it.
     fn release(&mut self, job: &Job);
+    /// A VCPU sits on this core from now on: its jobs are done there.
+    fn sits(&mut self, _vcpu: VcpuId, _core: CoreId) {}
     /// Takes over what is left of a VCPU that ended and whose end is not waited for.
     fn leave(&mut self, vcpu: VcpuId, handle: Option<Box<VcpuHandleOf<Self>>>);
 
@@ -54,6 +56,9 @@ pub trait Host: Observer + Sized {
 
     /// Puts a note into the journal.
     fn record(&mut self, _record: &Record) {}
+    /// Nothing more comes from the decider until it is asked again: what it has for the journal is
+    /// handed over.
+    fn hand_over(&mut self) {}
     /// Ends the journal.
     fn end(&mut self, _at: Instant) {}
 }

@@ -199,8 +199,10 @@ impl<K: Kernel> KernelCore<K> {
 
     fn take_segment(&mut self, ran: Ran) {
         let Ran { vcpu, mode, from, to, meter, service, until, end } = ran;
+        // As `Reported` counts it: what is left of a budget that was ended counts as had.
+        let had = if end == End::LimitReached { meter.max(until) } else { meter };
         self.of(vcpu, |vcpu_handle| {
-            vcpu_handle.set_meter(mode, meter);
+            vcpu_handle.set_meter(mode, had);
             if end == End::Blocked {
                 vcpu_handle.suppose_blocked();
             }
@@ -342,7 +344,8 @@ impl<K: Kernel> ManagedCore<K::Handle> for KernelCore<K> {
     fn note_first(&mut self, cause: Option<Instant>, decided: Instant) {
         let waits = |grant: &&Grant| {
             let own = self.vcpu_handles.iter().find(|it| it.id == grant.vcpu);
-            own.is_some_and(|it| it.has_jobs || it.is_runnable())
+            own.filter(|it| it.meter(Mode::Foreground) < grant.until.0)
+                .is_some_and(|it| it.has_jobs || it.is_runnable())
         };
         let first = self.run_queue.foreground.iter().find(waits).map(|grant| grant.vcpu);
         self.dispatches.put_first(first, cause, decided);

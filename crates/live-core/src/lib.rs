@@ -53,4 +53,4 @@ pub use managed_core::ManagedCore;
 pub use record::Record;
 pub use request::{Ended, Refusal, Request, VcpuStatus};
 pub use stretch::Stretch;
-pub use vcpu_handle::{Level, Place, Thread, VcpuHandle};
+pub use vcpu_handle::{Level, Place, SilentJob, Thread, VcpuHandle};

@@ -59,6 +59,17 @@ struct Traffic {
     reported: (u64, u64),
 }
 
+/// The job of a silent program, which is taken to end when it has received C.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SilentJob {
+    /// There is none.
+    None,
+    /// It ends when the meter in the foreground reads this.
+    EndsAt(Duration),
+    /// It has ended, which its core has reported.
+    Reported,
+}
+
 /// A VCPU that has a VCPU handle.
 #[derive(Debug)]
 pub struct VcpuHandle<H> {
@@ -115,9 +126,8 @@ pub struct VcpuHandle<H> {
     /// Threads may have real-time priority.
     fifo: bool,
     memory: Traffic,
-    /// The foreground reading at which the agent is to look whatever the limit: there a job of a
-    /// silent program ends.
-    pub look_at: Option<Duration>,
+    /// At its end the agent is to look whatever the limit.
+    pub silent_job: SilentJob,
     /// The thread that is raised first next time, so that threads share the budget.
     turn: usize,
     /// Which priority it had last; used again where it still fits.
@@ -156,7 +166,7 @@ impl<H: Handle> VcpuHandle<H> {
             stretch: Stretch::new(Rate::ONE),
             fifo,
             memory: Traffic::default(),
-            look_at: None,
+            silent_job: SilentJob::None,
             turn: 0,
             last_priority: 0,
             scratch: Vec::with_capacity(64),
@@ -247,6 +257,22 @@ impl<H: Handle> VcpuHandle<H> {
         Instant::from_ticks(to.ticks().saturating_sub(self.stretch.raw(service_ns)))
     }
 
+    /// Whether the job of a silent program has received C and its core has not reported that.
+    pub fn has_just_received(&self) -> bool {
+        matches!(self.silent_job, SilentJob::EndsAt(at) if self.meter(Mode::Foreground) >= at)
+    }
+    /// The same, which its core reports now.
+    pub fn report_received(&mut self) -> bool {
+        let received = self.has_just_received();
+        if received {
+            self.silent_job = SilentJob::Reported;
+        }
+        received
+    }
+    /// Whether the job of a silent program has received C.
+    pub fn has_received(&self) -> bool {
+        self.silent_job == SilentJob::Reported || self.has_just_received()
+    }
     /// Believes that all of it is blocked, until its clocks move.
     pub fn suppose_blocked(&mut self) {
         self.threads.iter_mut().for_each(|thread| thread.runnable = false);
@@ -261,8 +287,10 @@ impl<H: Handle> VcpuHandle<H> {
     pub fn rest(&self, until: Duration) -> Duration {
         let mode = self.mode();
         let meter = self.meter(mode);
-        let look = self.look_at.filter(|at| mode == Mode::Foreground && *at > meter);
-        let until = look.map_or(until, |at| at.min(until));
+        let until = match self.silent_job {
+            SilentJob::EndsAt(at) if mode == Mode::Foreground && at > meter => at.min(until),
+            SilentJob::EndsAt(_) | SilentJob::None | SilentJob::Reported => until,
+        };
         // While the mode lasts, the count moves as the meter does, or slower by the core's share.
         self.counted(until.saturating_sub(meter))
     }

@@ -1,23 +1,27 @@
 //! The agents: one real-time thread on each managed core, asleep until something there needs it.
 //!
 //! An agent that wakes first *enforces*: the VCPUs that reached their limit on this core stop, by
-//! the law and the run queue that the core has already. Only then it tries to take the [`Decider`].
-//! The agent that holds it reads the records of all cores, reports to the policy, and enacts the
-//! plan on all cores: raising a thread of another core costs 4 us, waking the agent there three
-//! times that. An agent that finds the decider taken goes back to sleep, for the holder looks again
-//! after letting go ([`Agents::consult`]).
+//! the law and the run queue that the core has already. Only then it tries to decide
+//! ([`crate::deciders`]): for its own core, where the policy lets cores decide alone, else for all.
+//! The agent that decides for all reads the records of all cores, reports to the policy, and enacts
+//! the plan on all cores: raising a thread of another core costs 4 us, waking the agent there three
+//! times that. An agent that finds others at it goes back to sleep, for they look again after
+//! letting go ([`Agents::consult`]).
 
+use crate::deciders::Deciders;
 use crate::executor::freeze_thread::FreezeThreads;
 use crate::executor::{Core, lock};
 use crate::guardian::stuck::{NEIGHBOUR_PATIENCE, Neighbours};
 use crate::guardian::{Cause, Ending, Heartbeats};
 use crate::host::sched;
 use crate::host::wait::{Token, Wakeup, wait};
+use crate::machine::handle::Mailbox;
+use crate::machine::jobs::Done;
 use crate::machine::this_host::Decider;
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::{Arc, Mutex};
 
 /// How many decisions an agent takes in a row, where others keep bringing news, before it looks
 /// after its own core again: 60 to 200 us.
@@ -34,17 +38,17 @@ const HANDOVER: Duration = Duration::from_secs(1);
 /// What all agents share.
 pub(crate) struct Agents<'a> {
     pub(crate) cores: &'a [Arc<Mutex<Core>>],
-    pub(crate) decider: Mutex<Decider>,
+    pub(crate) deciders: Deciders<Decider>,
     /// One wake-up an agent.
     pub(crate) wakeups: Vec<Arc<Wakeup>>,
     /// The freeze thread of each core.
     freeze_threads: Vec<Arc<FreezeThreads>>,
     /// Signalled when the mailbox has a request; the first core's agent waits for it.
     pub(crate) mail: &'a Wakeup,
+    /// Jobs that are done, of the VCPUs of each core.
+    done: &'a [Done],
     /// Says to the guardian that the agents live; `None` where there is no guardian.
     pub(crate) heartbeats: Option<Heartbeats>,
-    /// Something happened that no decision has seen.
-    pub(crate) unseen: AtomicBool,
     /// Agents are to end.
     pub(crate) halt: AtomicBool,
     /// What those that have ended took of their cores, in nanoseconds.
@@ -55,26 +59,29 @@ impl<'a> Agents<'a> {
     /// The agents of `cores`, none of which lives yet.
     pub(crate) fn new(
         cores: &'a [Arc<Mutex<Core>>],
-        decider: Decider,
-        mail: &'a Wakeup,
+        deciders: Deciders<Decider>,
+        mailbox: &'a Mailbox,
         heartbeats: Option<Heartbeats>,
     ) -> io::Result<Self> {
         let wakeups = cores.iter().map(|core| Arc::clone(&lock(core).exec.wakeup)).collect();
         let freeze_threads =
             cores.iter().map(|core| Arc::clone(&lock(core).exec.freeze_threads)).collect();
+        let (mail, done) = (mailbox.wakeup(), &mailbox.jobs.done);
         if let Some(first) = cores.first() {
             lock(first).exec.poll.add(mail.fd(), Token::Mail)?;
         }
-        let (unseen, halt) = (AtomicBool::new(false), AtomicBool::new(false));
-        let (decider, taken_ns) = (Mutex::new(decider), AtomicU64::new(0));
+        for (core, done) in cores.iter().zip(done.iter()) {
+            lock(core).exec.poll.add(done.wakeup.fd(), Token::Done)?;
+        }
+        let (halt, taken_ns) = (AtomicBool::new(false), AtomicU64::new(0));
         Ok(Self {
             cores,
-            decider,
+            deciders,
             wakeups,
             freeze_threads,
             mail,
+            done,
             heartbeats,
-            unseen,
             halt,
             taken_ns,
         })
@@ -93,7 +100,8 @@ impl<'a> Agents<'a> {
         let ns = |at: Instant| clock.monotonic_ns(at);
         self.heartbeats.iter().for_each(|heartbeats| heartbeats.wakes(index, ns(clock.now())));
         // The first decision is due at once.
-        self.consult(core, true, clock.now());
+        self.deciders.tell_all();
+        self.consult(core, clock.now());
         while !self.halt.load(Ordering::Acquire) {
             let (now, mut due) = lock(own).sleep();
             if let Some(heartbeats) = &self.heartbeats {
@@ -111,8 +119,10 @@ impl<'a> Agents<'a> {
                 self.leave(core);
                 break;
             }
-            let news = self.enforce(core, now, &ready, &mut births);
-            self.consult(core, news, now);
+            if self.enforce(core, now, &ready, &mut births) {
+                self.deciders.tell(core);
+            }
+            self.consult(core, now);
             self.look_around(core, ns(now), &mut neighbours);
         }
         // What is raised still is let go by the thread that waits for the agents; until then the
@@ -167,18 +177,22 @@ impl<'a> Agents<'a> {
     ) -> bool {
         births.clear();
         let own = &self.cores[usize::from(core.0)];
-        let (mut crossed, mut mail) = (false, false);
+        let (mut crossed, mut news) = (false, false);
         for token in ready {
             match token {
                 Token::Vcpu(vcpu) => births.push(*vcpu),
                 Token::Meter => crossed = true,
                 Token::Mail => {
                     self.mail.acknowledge();
-                    mail = true;
+                    self.deciders.tell_all();
+                }
+                Token::Done => {
+                    self.done[usize::from(core.0)].wakeup.acknowledge();
+                    news = true;
                 }
                 Token::Wakeup => self.wakeups[usize::from(core.0)].acknowledge(),
                 // Half of the ring is full: it is read with the next decision.
-                Token::Records => mail = true,
+                Token::Records => news = true,
                 Token::Guardian | Token::Ended(_) => {}
             }
         }
@@ -193,43 +207,21 @@ impl<'a> Agents<'a> {
                 (own, now)
             }
         };
-        own.enforce(now, births, crossed, relief) || mail
+        own.enforce(now, births, crossed, relief) || news
     }
 
     /// Decides, where there is something to decide, unless another agent does: then that one will
     /// look again. Where new causes keep coming the next core's agent goes on, for an agent that
     /// decides does not enforce. The agent woke at `now`.
-    fn consult(&self, core: CoreId, news: bool, now: Instant) {
-        if news {
-            self.unseen.store(true, Ordering::SeqCst);
-        }
+    fn consult(&self, core: CoreId, now: Instant) {
         let mut woke = Some(now);
         for _ in 0..ROUNDS {
-            if !self.unseen.load(Ordering::SeqCst) {
-                return;
-            }
-            match self.decider.try_lock() {
-                Ok(mut decider) => {
-                    self.unseen.store(false, Ordering::SeqCst);
-                    let called = decider.round(core, woke.take());
-                    drop(decider);
-                    called.iter().for_each(|core| self.call(core));
-                }
-                Err(TryLockError::WouldBlock) => return,
-                // Another agent panicked in there: the run is ending.
-                Err(TryLockError::Poisoned(_)) => return,
-            }
+            let Some(called) = self.deciders.round(core, woke.take()) else { return };
+            called.iter().for_each(|core| self.wakeups[usize::from(core.0)].ring());
         }
-        if self.unseen.load(Ordering::SeqCst) {
-            let next = (usize::from(core.0) + 1) % self.wakeups.len();
-            self.wakeups[next].ring();
+        if let Some(heir) = self.deciders.heir(core, self.wakeups.len()) {
+            self.wakeups[usize::from(heir.0)].ring();
         }
-    }
-
-    /// Lets the agent of `core` look at its own core and decide.
-    fn call(&self, core: CoreId) {
-        self.unseen.store(true, Ordering::SeqCst);
-        self.wakeups[usize::from(core.0)].ring();
     }
 
     /// A thread of the machine has ended and took so long of its core.

@@ -3,7 +3,7 @@
 use crate::doctor::SchedExt;
 use crate::host::platform::last_core;
 use crate::setup::Setup;
-use maracas_kernel::{CORES, IS_BUILT, VCPUS};
+use maracas_kernel::{CORES, IS_BUILT, Scheduler, VCPUS};
 
 /// What is in the way on this host, one sentence each; nothing where it can.
 pub fn obstacles(setup: &Setup) -> Vec<String> {
@@ -14,6 +14,12 @@ pub fn obstacles(setup: &Setup) -> Vec<String> {
     found.extend(SchedExt::read().lacks());
     found.extend(beyond(setup));
     found
+}
+
+/// What is in the way of this process or this kernel, found by loading the scheduler, which is
+/// then let go; `None` where nothing is. It takes as long as loading does.
+pub fn refusal() -> Option<String> {
+    Scheduler::try_load().err().map(|error| error.to_string())
 }
 
 /// What is said of a build without libbpf.

@@ -1,38 +1,108 @@
-//! The way of a journal from the agents to its reader: a ring of bytes, allocated once, with one
-//! writer (the agent that holds the policy) and one reader (a thread that is not real-time).
+//! The way of a journal from the agents to its reader: for each decider a ring of bytes, allocated
+//! once, with one writer (the agent that decides) and one reader (a thread that is not real-time).
+//!
+//! Deciders hand over pieces, whole records each, which get their numbers by one addition. The
+//! reader puts them into that order. So no agent waits for another, and a piece that an agent has
+//! not finished holds up the reader alone.
 
-use maracas_core::journal::{Record, Recorder};
+use maracas_core::journal::{Joined, Record, Recorder};
 use rtrb::{Consumer, Producer, RingBuffer};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub use maracas_core::journal::Header;
 
 /// Room for 40 s at 100 KB/s, far more than a writer thread ever lags.
 const RING_BYTES: usize = 1 << 22;
+/// The same of one core: 10 s.
+const CORE_BYTES: usize = RING_BYTES / 4;
+/// What stands before a piece: its number and its length, 8 bytes each.
+const FRAME: usize = 16;
 
-/// The reader's end of the ring.
-pub(crate) struct Drain(Consumer<u8>);
+/// One ring, and what was taken from it and is no whole piece yet.
+struct Ring {
+    ring: Consumer<u8>,
+    taken: Vec<u8>,
+}
+
+impl Ring {
+    /// Moves all whole pieces to `into`, by their numbers.
+    fn pull(&mut self, into: &mut BTreeMap<u64, Vec<u8>>) {
+        let filled = self.ring.read_chunk(self.ring.slots()).expect("what is filled stays so");
+        let (first, second) = filled.as_slices();
+        self.taken.extend_from_slice(first);
+        self.taken.extend_from_slice(second);
+        filled.commit_all();
+        let mut rest = &self.taken[..];
+        while let Some((number, piece, after)) = framed(rest) {
+            into.insert(number, piece.to_vec());
+            rest = after;
+        }
+        let left = rest.len();
+        self.taken.drain(..self.taken.len() - left);
+    }
+}
+
+/// The first piece of these bytes, its number, and what stands behind it.
+fn framed(bytes: &[u8]) -> Option<(u64, &[u8], &[u8])> {
+    let (number, rest) = bytes.split_first_chunk()?;
+    let (length, rest) = rest.split_first_chunk()?;
+    let (piece, rest) = rest.split_at_checked(u64::from_le_bytes(*length) as usize)?;
+    Some((u64::from_le_bytes(*number), piece, rest))
+}
+
+/// The reader's end of the rings.
+pub(crate) struct Drain {
+    journal: Joined,
+    rings: Vec<Ring>,
+    /// Pieces before which others are missing.
+    early: BTreeMap<u64, Vec<u8>>,
+    /// The number of the next piece.
+    next: u64,
+    /// The number that the next piece gets.
+    numbers: Arc<AtomicU64>,
+}
 
 impl Drain {
-    /// Moves all that is in the ring to `into`.
-    fn pull(&mut self, into: &mut Vec<u8>) {
-        let filled = self.0.read_chunk(self.0.slots()).expect("what is filled stays so");
-        let (first, second) = filled.as_slices();
-        into.extend_from_slice(first);
-        into.extend_from_slice(second);
-        filled.commit_all();
+    /// One more writer, whose ring has so much room.
+    fn writer(&mut self, room: usize) -> Scribe {
+        let (ring, consumer) = RingBuffer::new(room);
+        self.rings.push(Ring { ring: consumer, taken: Vec::new() });
+        let mut recorder = Recorder::of_pieces();
+        recorder.bytes().reserve(1 << 16);
+        Scribe { recorder, ring, numbers: Arc::clone(&self.numbers), lost: 0 }
+    }
+    /// One more writer, for the decider of one core.
+    pub(crate) fn writer_of_core(&mut self) -> Scribe {
+        self.writer(CORE_BYTES)
+    }
+
+    /// Puts together what is in the rings; with `all` what a missing piece comes before too.
+    fn pull(&mut self, all: bool) {
+        self.rings.iter_mut().for_each(|ring| ring.pull(&mut self.early));
+        while let Some(first) = self.early.first_entry() {
+            if *first.key() != self.next && !all {
+                return;
+            }
+            let (number, piece) = first.remove_entry();
+            self.next = number + 1;
+            if self.journal.append(&piece).is_err() {
+                self.journal.record(&Record::Gap(1));
+            }
+        }
     }
 
     /// Gives whole records to `sink` until nothing more will come: the writer thread's life.
     pub(crate) fn run(mut self, closed: &AtomicBool, mut sink: impl FnMut(&[u8])) {
         // Ten times a second is often enough for a live view and costs nothing.
         const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
-        let mut bytes = Vec::with_capacity(RING_BYTES / 16);
         loop {
             let closed = closed.load(Ordering::Acquire);
-            self.pull(&mut bytes);
+            self.pull(closed);
+            let bytes = self.journal.bytes();
             if !bytes.is_empty() {
-                sink(&bytes);
+                sink(bytes);
                 bytes.clear();
             }
             if closed {
@@ -43,37 +113,49 @@ impl Drain {
     }
 }
 
-/// Records what the policy is given and answers, and hands it to the ring.
+/// Records what a policy is given and answers, and hands it to the ring.
 pub(crate) struct Scribe {
     /// The journal's own writer.
     pub(crate) recorder: Recorder,
     ring: Producer<u8>,
+    numbers: Arc<AtomicU64>,
     lost: u64,
 }
 
 impl Scribe {
-    /// The writer's end of a new ring, and the reader's.
+    /// The first writer of a new journal, and its reader.
     pub(crate) fn new(header: &Header) -> (Self, Drain) {
-        let (ring, drain) = RingBuffer::new(RING_BYTES);
-        let mut recorder = Recorder::new(header);
-        recorder.bytes().reserve(1 << 16);
-        (Self { recorder, ring, lost: 0 }, Drain(drain))
+        let (journal, numbers) = (Joined::new(header), Arc::default());
+        let (rings, early) = (Vec::new(), BTreeMap::new());
+        let mut drain = Drain { journal, rings, early, next: 0, numbers };
+        (drain.writer(RING_BYTES), drain)
     }
 
-    /// Hands over what was recorded since the last call. What does not fit is lost, and the journal
-    /// says so: [`Record::Gap`].
+    /// Hands over what was recorded since the last call, as one piece. What does not fit is lost,
+    /// and the journal says so: [`Record::Gap`].
     pub(crate) fn flush(&mut self) {
+        let is_empty = self.recorder.bytes().is_empty();
         if self.lost > 0 {
-            self.lost += 1;
+            self.lost += u64::from(!is_empty);
             self.recorder.bytes().clear();
             self.recorder.record(&Record::Gap(self.lost));
         }
-        if self.ring.push_entire_slice(self.recorder.bytes()).is_ok() {
+        let piece = self.recorder.bytes();
+        if piece.is_empty() {
+            return;
+        }
+        // Room that is there stays; a number that was taken must come.
+        if self.ring.slots() >= FRAME + piece.len() {
+            let number = self.numbers.fetch_add(1, Ordering::AcqRel);
+            let length = piece.len() as u64;
+            for part in [&number.to_le_bytes(), &length.to_le_bytes(), &piece[..]] {
+                self.ring.push_entire_slice(part).expect("there is room");
+            }
             self.lost = 0;
         } else {
             self.lost += 1;
         }
-        self.recorder.bytes().clear();
+        piece.clear();
     }
 }
 
@@ -109,10 +191,36 @@ mod tests {
         scribe.flush();
         scribe.recorder.end(Instant::ZERO);
         scribe.flush();
+        assert_eq!(drained(drain), [note("kept"), Record::Gap(2), Record::End(Instant::ZERO)]);
+    }
+
+    fn drained(drain: Drain) -> Vec<Record> {
         let mut bytes = Vec::new();
         drain.run(&AtomicBool::new(true), |piece| bytes.extend_from_slice(piece));
         let (_, reader) = Reader::open(&bytes).unwrap();
-        let records: Vec<_> = reader.map(Result::unwrap).collect();
-        assert_eq!(records, [note("kept"), Record::Gap(2), Record::End(Instant::ZERO)]);
+        reader.map(Result::unwrap).collect()
+    }
+
+    #[test]
+    fn pieces_of_many_writers_come_in_the_order_in_which_they_were_handed_over() {
+        let (first, mut drain) = Scribe::new(&header());
+        let mut writers = [first, drain.writer_of_core(), drain.writer_of_core()];
+        let note = |round: u64| Record::Note {
+            at: Instant::from_ticks(round),
+            note: Note::Host(round.to_string()),
+        };
+        for round in 0..50 {
+            let writer = &mut writers[(round * round % 3) as usize];
+            writer.recorder.record(&note(round));
+            writer.flush();
+            writer.flush();
+            if round % 7 == 0 {
+                drain.pull(false);
+            }
+        }
+        writers[2].recorder.end(Instant::ZERO);
+        writers[2].flush();
+        let end = [Record::End(Instant::ZERO)];
+        assert_eq!(drained(drain), (0..50).map(note).chain(end).collect::<Vec<_>>());
     }
 }

@@ -7,7 +7,7 @@
 //! queues that it has.
 
 use crate::agent::Agents;
-use crate::clock::Clock;
+use crate::clock::{Clock, monotonic_ns};
 use crate::executor::vcpu::ThisVcpu;
 use crate::executor::{Site, VcpuHandle, lock};
 use crate::host::HardwareCore;
@@ -17,6 +17,7 @@ use maracas_core::contract::{End, Grant, Mode, RunQueue};
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
 use maracas_kernel::{Event, Happened, Queue, Scheduler, VCPUS};
 use maracas_live_core::{Kernel, KernelEvent, Ran, Reported};
+use rustix::thread::gettid;
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::atomic::Ordering;
@@ -77,18 +78,20 @@ impl Shared {
         }
     }
 
-    /// What a core holds, as far as it has come.
+    /// What a core holds, as far as it has come by now.
     fn running(&mut self, core: HardwareCore) -> io::Result<Option<Ran>> {
         let scheduler = self.scheduler()?;
         // In this order: what is charged in between is rather missed than counted twice.
         let Some(first) = scheduler.core(core.0)?.holds else { return Ok(None) };
         let meters = scheduler.vcpu(first.vcpu)?.meters;
-        let Some(holds) = scheduler.core(core.0)?.holds.filter(|it| it.from == first.from) else {
+        let now = monotonic_ns();
+        let Some(holds) = scheduler.core(core.0)?.holds.filter(|it| it.is_as(&first)) else {
             return Ok(None);
         };
         let (vcpu, mode) = (VcpuId(holds.vcpu), mode_of(holds.mode));
-        let [from, to] = [holds.from, holds.charged].map(|at| self.clock.instant(at));
-        let [meter, until] = [meters[mode as usize], holds.until].map(Duration::from_nanos);
+        let [from, to] = [holds.from, now].map(|at| self.clock.instant(at));
+        let meter = holds.meter_at(now, meters[mode as usize]);
+        let [meter, until] = [meter, holds.until].map(Duration::from_nanos);
         let service = self.reported.service(vcpu, mode, meter, None);
         Ok(Some(Ran { vcpu, mode, from, to, meter, service, until, end: End::Metered }))
     }
@@ -202,7 +205,7 @@ impl KernelCores {
     pub(crate) fn open(numbers: &[HardwareCore], clock: &Clock) -> io::Result<Self> {
         let scheduler = Scheduler::attach(None, VCPUS)?;
         let (poll, wakeup) = (Poll::new()?, Arc::new(Wakeup::new()?));
-        poll.add(scheduler.fd(), Token::Records)?;
+        poll.add_edges(scheduler.fd(), Token::Records)?;
         poll.add(wakeup.fd(), Token::Wakeup)?;
         let shared = Arc::new(Mutex::new(Shared {
             scheduler: Some(scheduler),
@@ -232,16 +235,18 @@ impl KernelCores {
 
     fn decide(&self, agents: &Agents<'_>) -> io::Result<()> {
         self.poll.add(agents.mail.fd(), Token::Mail)?;
+        // A real-time thread is not under the scheduler at all: then this says nothing.
+        let own = gettid().as_raw_nonzero().get();
+        lock(&self.shared).scheduler()?.put_first(own)?;
         let mut ready = Vec::with_capacity(8);
         let mut own = CoreId(0);
         let mut tended = self.clock.now();
         while !agents.halt.load(Ordering::Acquire) {
             let now = self.clock.now();
             lock(&self.shared).read()?;
-            // Poisoned: the run is ending.
-            let Ok(mut decider) = agents.decider.lock() else { return Ok(()) };
-            let called = decider.round(own, Some(now));
-            drop(decider);
+            agents.deciders.tell_all();
+            // None where the run is ending after a panic.
+            let Some(called) = agents.deciders.round(own, Some(now)) else { return Ok(()) };
             own = called.iter().next().unwrap_or_default();
             let cores = self.cores.iter().map(|core| lock(core).due());
             let due = cores.collect::<io::Result<Vec<_>>>()?.into_iter().min();
@@ -262,6 +267,7 @@ impl KernelCores {
                     Token::Records
                     | Token::Vcpu(_)
                     | Token::Meter
+                    | Token::Done
                     | Token::Guardian
                     | Token::Ended(_) => {}
                 }
@@ -310,10 +316,7 @@ mod tests {
         assert!(expected.push_foreground(maracas_kernel::Grant::new(3, 7)));
         let beside = maracas_kernel::Grant { memory: 9, ..maracas_kernel::Grant::new(4, 7) };
         assert!(expected.push_background(beside));
-        assert_eq!(
-            queue(&run_queue).map(|it| it.bytes().to_vec()),
-            Some(expected.bytes().to_vec())
-        );
+        assert_eq!(queue(&run_queue), Some(expected));
         run_queue.foreground = vec![Grant::new(VcpuId(3), until); maracas_kernel::FOREGROUND + 1];
         assert!(queue(&run_queue).is_none());
     }

@@ -14,6 +14,7 @@ pub mod clean;
 mod clock;
 pub mod colors;
 pub mod control;
+mod deciders;
 pub mod doctor;
 mod executor;
 pub mod guardian;

@@ -5,13 +5,15 @@ mod cores;
 mod duty;
 mod error;
 pub mod handle;
+pub(crate) mod jobs;
 mod steer;
 mod supervisor;
 pub(crate) mod this_host;
 
 pub use duty::capacity;
 pub use error::Error;
-pub use handle::{Handle, JobGate, Members};
+pub use handle::{Handle, Members};
+pub use jobs::JobGate;
 pub use maracas_live_core::{Refusal, VcpuStatus};
 
 pub use crate::setup::{CacheParts, Launch, Means, Setup, Steering, Throttle};
@@ -20,19 +22,21 @@ pub(crate) use steer::Palette;
 
 use crate::agent::Agents;
 use crate::clock::{self, Clock};
+use crate::deciders::Deciders;
 use crate::executor::{self, lock};
 use crate::guardian::Guardian;
 use crate::host::cgroup::{Hierarchies, Tree};
-use crate::host::claim::{Claim, Unclaimed};
+use crate::host::claim::{self, Claim, Unclaimed};
 use crate::host::launch::{Exit, users};
-use crate::host::platform::Platform;
+use crate::host::platform::{Platform, last_core};
 use crate::host::{HardwareCore, rights, sched, sys};
-use crate::journal::{Header, Scribe};
+use crate::journal::{Drain, Header, Scribe};
 use crate::kernel::KernelCores;
 use crate::progress::Source;
 use crate::sense::{Senses, VcpuEvents};
 use cores::Cores;
 use handle::Mailbox;
+use jobs::Jobs;
 use maracas_core::admission::NotAdmitted;
 use maracas_core::contract::Statistic;
 use maracas_core::journal::{Note, Record};
@@ -41,9 +45,9 @@ use maracas_live_core::priority;
 use rustix::mm::{MlockAllFlags, mlockall, munlockall};
 use rustix::thread::gettid;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, PoisonError};
 use std::{fmt, io, thread};
 use steer::Steered;
 use supervisor::Supervisor;
@@ -107,15 +111,15 @@ impl Machine {
     pub fn with_means(
         setup: Setup,
         means: Means,
-        policy: Box<dyn Policy>,
+        mut policy: Box<dyn Policy>,
         header: Header,
     ) -> Result<Self, Error> {
         let host = |what| move |error| Error::Host(what, error);
         setup.check_duty(means.fifo)?;
         sys::keep_children();
-        let claims: Result<_, Unclaimed> =
-            setup.cores.iter().map(|core| Claim::take(*core)).collect();
-        let claims = claims?;
+        let last = last_core().filter(|_| means.kernel);
+        let claims = claim::needed(&setup.cores, last).into_iter().map(Claim::take);
+        let claims = claims.collect::<Result<Vec<_>, Unclaimed>>()?;
         let clock = Clock::start();
         let cores = Cores::open(&setup, means, &clock)?;
         let source = Source::of(&setup, means);
@@ -129,8 +133,10 @@ impl Machine {
         let tree = Tree::create(&hierarchies).map_err(host("create control groups"))?;
         let palette = Palette::of(&setup);
         let cores_of_host = setup.cores.clone();
-        let mailbox = Mailbox::new(tree, cores_of_host, means, source, palette, clock, first)
+        let alone = if !means.kernel && policy.apart().is_some() { setup.cores.len() } else { 0 };
+        let mut mailbox = Mailbox::new(tree, cores_of_host, means, source, palette, clock, first)
             .map_err(host("create an eventfd"))?;
+        mailbox.jobs = Jobs::new(alone).map_err(host("create an eventfd"))?;
         let mailbox = Arc::new(mailbox);
         let (guardian, server, senses) = (None, None, Senses::default());
         Ok(Self {
@@ -213,7 +219,7 @@ impl Machine {
             executor::sense(&mut core, meters.next(), vcpus);
             core.begin();
         }
-        let (mut scribe, drain) = Scribe::new(&header);
+        let (mut scribe, mut drain) = Scribe::new(&header);
         scribe.recorder.record(&host_note(mailbox.means));
         scribe.recorder.record(&mailbox.source.note());
         let programs = setup.programs.iter().map(|it| (it.name.as_str(), &it.command));
@@ -228,11 +234,10 @@ impl Machine {
         noted.for_each(|said| scribe.recorder.record(&note(said)));
         let sampler = sensor.map(|sensor| Sampler::new(sensor, &setup));
         let host = ThisHost::new(cores.all(), Arc::clone(&mailbox), scribe, sampler);
-        let decider = Decider::new(policy, &setup.system, &setup.names, host);
         let mut all_agents = Agents::new(
             cores.of_agents(),
-            decider,
-            mailbox.wakeup(),
+            deciders(policy, &setup, host, cores.kernel().is_none().then_some(&mut drain)),
+            &mailbox,
             guardian.as_ref().map(Guardian::heartbeats),
         )
         .map_err(|error| Error::Host("create an eventfd", error))?;
@@ -271,6 +276,19 @@ impl Machine {
     }
 }
 
+/// The decider of all cores, and where the policy can do so one of each, which has a way of its own
+/// into the journal; not without `drain`: where the kernel carries the law out one thread decides.
+fn deciders(
+    policy: Box<dyn Policy>,
+    setup: &Setup,
+    host: ThisHost,
+    drain: Option<&mut Drain>,
+) -> Deciders<Decider> {
+    let mut all = Decider::new(policy, &setup.system, &setup.names, host);
+    let own = drain.map(|drain| all.of_cores(|of, core| of.of_core(core, drain.writer_of_core())));
+    Deciders::new(all, own.unwrap_or_default())
+}
+
 /// On what it ran and by what, for a reader of the journal elsewhere.
 fn host_note(means: Means) -> Record {
     let text = Platform::detect().map_or_else(|error| error.to_string(), |host| host.to_string());
@@ -307,13 +325,11 @@ fn oversee(
     });
     // Whatever the agents did last: from here on nothing has real-time priority or is frozen.
     let mut trouble: Vec<String> = Vec::new();
-    let decider = all_agents.decider.lock();
-    let poisoned = decider.is_err();
-    let mut decider = decider.unwrap_or_else(PoisonError::into_inner);
     let agents = all_agents.taken();
-    let statistics = if poisoned { Vec::new() } else { decider.finish(agents) };
-    let silent = decider.silent();
-    drop(decider);
+    let (statistics, silent, poisoned) = all_agents.deciders.end(|decider, poisoned| {
+        let statistics = if poisoned { Vec::new() } else { decider.finish(agents) };
+        (statistics, decider.silent(), poisoned)
+    });
     let duration = mailbox.clock.now().saturating_since(Instant::ZERO);
     // Closed when all are released: closing waits for the kernel, and what is raised runs on.
     let mut released = Vec::new();

@@ -13,10 +13,15 @@
 //! charged on average follows from that and from the cost of each primitive. It is a bound on the
 //! mean over jobs: one of them may be preempted more often.
 
+mod calls;
+
+pub use calls::{Calls, calls};
+
 use crate::tree::Node;
+use alloc::vec::Vec;
 use maracas_core::admission::Verdict;
 use maracas_core::params::Params;
-use maracas_core::{Arrival, Duration, System, VcpuId, gcd};
+use maracas_core::{Arrival, Duration, System, Vcpu, VcpuId, gcd};
 
 /// What can happen at most in a time from the start.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -91,11 +96,13 @@ pub fn of(
         "qps" if crate::qps_covers(system, params) => crate::qps_interference,
         _ => return None,
     };
-    let in_step = |vcpu: &maracas_core::Vcpu| {
-        let r = &vcpu.reservation;
-        vcpu.arrival == Arrival::Periodic { offset: Duration::ZERO } && r.deadline == r.period
-    };
-    system.vcpus.iter().all(in_step).then(|| bound(system, params, length))
+    system.vcpus.iter().all(is_in_step).then(|| bound(system, params, length))
+}
+
+/// Whether a task is periodic from the start, with deadlines at its periods' ends.
+fn is_in_step(vcpu: &Vcpu) -> bool {
+    let r = &vcpu.reservation;
+    vcpu.arrival == Arrival::Periodic { offset: Duration::ZERO } && r.deadline == r.period
 }
 
 /// The jobs of some periodic tasks in a time from the start.
@@ -114,10 +121,24 @@ impl<'a> Releases<'a> {
         self.period(vcpu).map_or(0, |period| self.length.div_ceil(period))
     }
     /// In how many windows at most the deadlines of the tasks under `node` divide the time: one
-    /// more than there are such deadlines. All are multiples of the periods' common divisor, and
-    /// of a period that divides another one the other's are among its own.
+    /// more than there are such deadlines.
     pub(crate) fn windows(&self, node: &Node) -> u64 {
-        let periods = || node.tasks().into_iter().filter_map(|vcpu| self.period(vcpu));
+        self.apart(&node.tasks()) + 1
+    }
+    /// At how many instants at most after the start jobs are released, whosever they are.
+    fn instants(&self) -> u64 {
+        self.apart(&self.system.vcpus.iter().map(|vcpu| vcpu.id).collect::<Vec<_>>())
+    }
+
+    /// How many deadlines of these tasks there are. Where they begin together all are multiples of
+    /// the periods' common divisor, and of a period that divides another one the other's are among
+    /// its own.
+    fn apart(&self, tasks: &[VcpuId]) -> u64 {
+        let periods = || tasks.iter().filter_map(|vcpu| self.period(*vcpu));
+        let here = |vcpu: &&Vcpu| tasks.contains(&vcpu.id);
+        if !self.system.vcpus.iter().filter(here).all(is_in_step) {
+            return periods().map(|period| self.length.div_ceil(period)).sum();
+        }
         let mut kept = alloc::collections::BTreeSet::new();
         for period in periods() {
             if !kept.iter().any(|other| period % other == 0) {
@@ -127,7 +148,7 @@ impl<'a> Releases<'a> {
         }
         let apart: u64 = kept.iter().map(|period| self.length / period).sum();
         let grain = periods().reduce(gcd).map_or(0, |grain| self.length / grain);
-        apart.min(grain) + 1
+        apart.min(grain)
     }
 
     fn period(&self, vcpu: VcpuId) -> Option<u64> {
@@ -140,8 +161,6 @@ impl<'a> Releases<'a> {
 mod tests {
     use super::*;
     use crate::testing::with;
-    use alloc::vec::Vec;
-    use maracas_core::Vcpu;
 
     fn system(cores: usize, list: &[(u64, u64)]) -> System {
         let ticks = Duration::from_ticks;

@@ -111,7 +111,7 @@ fn judged(system: &System, params: &Params) -> Result<(Table, Verdict), Verdict>
 }
 
 /// The length of a quantum in ticks.
-fn quantum(system: &System, params: &Params) -> u64 {
+pub(crate) fn quantum(system: &System, params: &Params) -> u64 {
     if let Some(given) = params.time(&QUANTUM) {
         return given.ticks().saturating_mul(system.ticks_per_ns);
     }

@@ -6,7 +6,8 @@ needs the wheel, `distributed`, `ray` and `psutil`, and two cores with nothing e
 is a process of its own, so that its peak memory is that of this sweep. "all" is the CPU time of
 everything that takes part: workers, the engine's processes, and the one that calls. Two cores are
 not done before half of it. "bytes" is the begin of a hash of all files: the same for the same
-sets.
+sets. The engine "threads" is two threads of the process itself: what the machine brings without
+any engine.
 """
 
 import hashlib
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -40,8 +41,8 @@ name = "p-edf"
 [[policy]]
 name = "g-edf"
 """
-PIECE = 256
-"""Sets of a piece: a sixteenth of a second where a second of each is simulated."""
+PIECE = 512
+"""Sets of a piece: a second where ten seconds of each are simulated."""
 QUIET = {
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "500ms",
@@ -57,8 +58,13 @@ def dask(workers: int):
     import distributed
 
     dask.config.set(QUIET)
+    # No limit of memory: else each worker and its nanny ask ten times a second how much it has.
     cluster = distributed.LocalCluster(
-        n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None
+        n_workers=workers,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address=None,
+        memory_limit=0,
     )
     with cluster, distributed.Client(cluster) as client:
         client.wait_for_workers(workers)
@@ -89,6 +95,13 @@ def ray(workers: int):
     ray.shutdown()
 
 
+@contextmanager
+def threads(workers: int):
+    """Start no engine."""
+    with ThreadPoolExecutor(workers) as pool:
+        yield pool
+
+
 def digest(folder: str) -> str:
     """Return the begin of a hash of a folder's files."""
     files = sorted(it for it in Path(folder).iterdir() if it.suffix in {".csv", ".parquet"})
@@ -105,7 +118,7 @@ def used() -> tuple[float, float]:
 def one(engine: str, workers: int, sets: int, duration: str, out: str) -> None:
     """Sweep once and print what it took."""
     study = maracas.Study(STUDY.format(sets=sets // 5, duration=duration))
-    with {"dask": dask, "ray": ray}[engine](workers) as executor:
+    with {"dask": dask, "ray": ray, "threads": threads}[engine](workers) as executor:
         # Workers that have begun, with the package imported.
         warm = [executor.submit(study.run, [k]) for k in range(4 * workers)]
         for future in warm:
@@ -128,7 +141,7 @@ def main() -> None:
     rounds = int(sys.argv[3]) if len(sys.argv) > 3 else 3
     head = ", sets, workers, pieces s, merge s, caller us, all us, peak MiB, bytes"
     print(" ".join(f"{word:>9}" for word in head.split(", ")))
-    for engine in sys.argv[4:] or ["dask", "ray"]:
+    for engine in sys.argv[4:] or ["dask", "ray", "threads"]:
         runs: dict[int, list[list[float]]] = {1: [], 2: []}
         fewer = [(2, most // 4), (2, most // 2)] if rounds > 1 else []
         for workers, sets in [*fewer, *[(2, most), (1, most)] * rounds]:

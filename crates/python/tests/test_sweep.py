@@ -106,6 +106,35 @@ def test_what_is_finished_is_kept(
     assert contents(out) == theirs
 
 
+class Losing(Executor):
+    """Runs pieces at once and notes them, and loses the one of this number."""
+
+    def __init__(self, lost: int | None = None) -> None:
+        self.lost = lost
+        self.pieces: list[Any] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        if len(self.pieces) == self.lost:
+            future.set_exception(OSError("the worker is gone"))
+        else:
+            future.set_result(fn(*args, **kwargs))
+        self.pieces += args
+        return future
+
+
+def test_pieces_are_ranges_where_nothing_between_is_finished(
+    file: Path, theirs: dict[str, bytes], tmp_path: Path
+) -> None:
+    out, first, second = tmp_path / "ours", Losing(lost=1), Losing()
+    with pytest.raises(OSError, match="the worker is gone"):
+        maracas.sweep(file, out=out, executor=first, piece=4, pending=3)
+    assert first.pieces == [range(0, 4), range(4, 8), range(8, 12), range(12, 16)]
+    maracas.sweep(file, out=out, executor=second, piece=6)
+    assert second.pieces == [[4, 5, 6, 7, 16, 17], range(18, 24)]
+    assert contents(out) == theirs
+
+
 def test_what_is_wrong_is_said(file: Path, tmp_path: Path) -> None:
     with pytest.raises(maracas.Error, match="the sweep has no"):
         maracas.sweep(maracas.Study(""))

@@ -13,6 +13,7 @@ mod resources;
 mod senses;
 mod sets;
 
+pub(crate) use agents::PERIODS;
 pub use agents::{Agents, Load};
 pub use senses::MemoryNeeds;
 

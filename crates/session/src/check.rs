@@ -1,7 +1,7 @@
 //! All that `maracas check` says of a case: its verdict, what a user should know, and what would
 //! be admitted in its place.
 
-use crate::case::{Case, Machine, Overrides};
+use crate::case::{Case, Machine, Overrides, PERIODS};
 use crate::fit::{self, Fit};
 use crate::live::{self, Require, senses, steering};
 use crate::verdict;
@@ -75,10 +75,6 @@ impl Checked {
         shown
     }
 }
-
-/// The time over which preemptions are counted: so many of the longest period that what the start
-/// adds does not show.
-const PERIODS: u64 = 1_000;
 
 /// How often jobs are preempted at most by the structure that the policy makes of the tasks.
 fn of_structure(case: &Case) -> Option<String> {

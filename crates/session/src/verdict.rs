@@ -105,6 +105,7 @@ pub fn text(case: &Case, verdict: &Verdict) -> String {
         text += &jobs::text(case);
         jobs::last(case)
     } else {
+        text.extend(case.of_room().map(|why| format!("  {why}\n")));
         paint(Paint::Bad, "refused")
     };
     text + &last + "\n"
@@ -289,7 +290,7 @@ pub fn to_json(case: &Case, verdict: &Verdict) -> Value {
 
 /// What agents will take of each core, and by what that was reckoned.
 fn agents_json(agents: &Agents) -> Value {
-    let Agents { costs, loads } = agents;
+    let Agents { costs, loads, longer } = agents;
     let load = |load: &Load| {
         json!({
             "core": load.core.map(|core| core.0),
@@ -301,6 +302,7 @@ fn agents_json(agents: &Agents) -> Value {
         "wake_p50_ns": costs.wake.p50.ticks(),
         "wake_p99_ns": costs.wake.p99.ticks(),
         "decision_ns": costs.decision.ticks(),
+        "longer": longer,
         "by_core": loads.iter().map(load).collect::<Vec<_>>(),
     })
 }

@@ -113,3 +113,28 @@ fn no_run_of_qps_that_leaves_time_idle_exceeds_its_bound() {
     let reached = no_run_exceeds_its_bound("qps", &params);
     assert!(reached.preemptions > 0.3 && reached.decisions > 0.3, "{reached:?}");
 }
+
+fn no_run_acts_more_often(policy: &str, sets: u64) -> Reached {
+    let entry = maracas_policies::find(policy).unwrap();
+    let subject = Subject { entry, params: Params::new() };
+    let mut reached = Reached::default();
+    for seed in 0..sets {
+        let (cores, set) = set(seed);
+        let bound = interference::calls(policy, &set.system(cores), &subject.params, UNTIL);
+        let Some(bound) = bound else { continue };
+        let until = Instant::ZERO + UNTIL;
+        let charge = Charge { until, seed, overheads: Overheads::FREE, bound: Duration::ZERO };
+        reached.see(&trial::run(&set, cores, &subject, &charge), &bound.happens, None);
+    }
+    assert!(reached.runs > sets / 2 && reached.decisions > 0.05, "{reached:?}");
+    reached
+}
+
+#[test]
+fn no_policy_acts_more_often_than_its_structure_says() {
+    for policy in ["g-edf", "g-rm", "u-edf", "dp-wrap", "pd2"] {
+        let reached = no_run_acts_more_often(policy, SETS / 5);
+        eprintln!("{policy}: {reached:?}");
+        assert!(reached.preemptions > 0.05, "{policy}: {reached:?}");
+    }
+}

@@ -1,9 +1,10 @@
-//! The simulated host as the decider asks it: cores that no other thread has, requests that
-//! clients put in, a journal of which only sums are kept.
+//! The simulated host as the deciders ask it: cores that no other thread has, requests that clients
+//! put in, a journal of which only sums are kept. What deciders of one core each decide is held
+//! against the policy of all cores, which is told the same.
 
 use super::host::{Shared, SimCore, SimVcpu};
-use maracas_core::contract::{Mode, Observer, Sample};
-use maracas_core::{CoreId, Event, Instant, Job, Plan, VcpuId};
+use maracas_core::contract::{Mode, Observer, Sample, decide};
+use maracas_core::{CoreId, Event, Instant, Job, JobId, Plan, Policy, VcpuId};
 use maracas_live_core::{Core, Host, Reply, VcpuHandle};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -29,6 +30,8 @@ pub(super) struct Told {
     /// Refusals.
     pub(super) failed: u64,
     pub(super) decisions: u64,
+    /// Those of deciders of one core.
+    pub(super) alone: u64,
     /// Samples.
     pub(super) samples: u64,
     /// Of all of it.
@@ -51,13 +54,60 @@ pub(super) struct Around {
     pub(super) left: Vec<Handle>,
     /// What samples have reported of each core.
     sampled: Vec<u64>,
+    /// The core whose own decider asks; `None` = that of all cores does.
+    pub(super) own: Option<CoreId>,
+    /// What is done on other cores.
+    done: Vec<(JobId, u64)>,
+    /// The policy of all cores, told what the journal says, and its plan.
+    replay: Option<(Box<dyn Policy>, Plan)>,
+    /// Where that decided otherwise.
+    pub(super) differs: Option<String>,
 }
 
 impl Around {
-    pub(super) fn new(shared: Rc<Shared>, cores: Vec<Core<SimCore>>) -> Self {
+    /// A host whose journal is held against `replay`.
+    pub(super) fn new(
+        shared: Rc<Shared>,
+        cores: Vec<Core<SimCore>>,
+        replay: Option<Box<dyn Policy>>,
+    ) -> Self {
         let (told, sampled) = (Told::default(), vec![0; cores.len()]);
-        Self { shared, cores, told, posted: Vec::new(), left: Vec::new(), sampled }
+        let (posted, left, done) = (Vec::new(), Vec::new(), Vec::new());
+        let replay = replay.map(|policy| (policy, Plan::new(cores.len())));
+        let (own, differs) = (None, None);
+        Self { shared, cores, told, posted, left, sampled, own, done, replay, differs }
     }
+
+    /// What is done on the cores of the decider that asks.
+    fn take_done(&mut self) -> Vec<(JobId, u64)> {
+        self.done.append(&mut self.shared.world.borrow_mut().done);
+        let Some(own) = self.own else { return std::mem::take(&mut self.done) };
+        let here = |job: &JobId| self.cores[usize::from(own.0)].index(job.vcpu).is_some();
+        self.done.extract_if(.., |(job, _)| here(job)).collect()
+    }
+
+    /// Asks the policy of all cores what it makes of the journal so far.
+    fn hold_against(&mut self, now: Instant, plan: &Plan) {
+        let Some((policy, all)) = &mut self.replay else { return };
+        decide(policy.as_mut(), now, all);
+        if !decided_alike(plan, all) {
+            let whose = self.own.map_or("all cores".to_string(), |core| core.to_string());
+            let text = format!("decided for {whose} at {now}: {plan:?}; by replay: {all:?}");
+            self.differs.get_or_insert(text);
+        }
+    }
+}
+
+/// Whether a journal would say the same of two decisions.
+fn decided_alike(one: &Plan, other: &Plan) -> bool {
+    let rehomed = |plan: &Plan| plan.rehomed().iter().map(|it| (*it, plan.home(*it))).collect();
+    let (homes, other_homes): (Vec<_>, Vec<_>) = (rehomed(one), rehomed(other));
+    let asks = |plan: &Plan| (plan.service_request, plan.wake, plan.wake_metered);
+    one.dirty().iter().eq(other.dirty().iter())
+        && one.dirty().iter().all(|core| one.run_queue(core) == other.run_queue(core))
+        && homes == other_homes
+        && one.verdicts() == other.verdicts()
+        && asks(one) == asks(other)
 }
 
 impl Host for Around {
@@ -72,10 +122,11 @@ impl Host for Around {
         self.shared.now()
     }
     fn take_requests(&mut self, into: &mut Vec<Request>) {
-        let done = std::mem::take(&mut self.shared.world.borrow_mut().done);
-        let done = done.into_iter();
+        let done = self.take_done().into_iter();
         into.extend(done.map(|(job, at)| Request::Completed { job, at: Instant::from_ticks(at) }));
-        into.append(&mut self.posted);
+        if self.own.is_none() {
+            into.append(&mut self.posted);
+        }
     }
     fn release(&mut self, job: &Job) {
         self.shared.world.borrow_mut().release(job.id.vcpu, job.id.index);
@@ -114,9 +165,12 @@ impl Observer for Around {
             self.told.mix(segment.usage.service.ticks());
         }
         self.told.failed += u64::from(matches!(event, Event::Failed { .. }));
+        self.replay.iter_mut().for_each(|(policy, _)| policy.on_event(at, event));
     }
-    fn planned(&mut self, _: Instant, plan: &Plan) {
+    fn planned(&mut self, now: Instant, plan: &Plan) {
+        self.hold_against(now, plan);
         self.told.decisions += 1;
+        self.told.alone += u64::from(self.own.is_some());
         self.told.mix(plan.wake.ticks());
     }
 }

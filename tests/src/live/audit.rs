@@ -7,7 +7,7 @@ use super::host::{LiveFaults, Shared, SimCore};
 use super::world::{Group, World};
 use maracas_core::contract::Mode;
 use maracas_core::{CoreId, Duration, Event, Instant, VcpuId};
-use maracas_live_core::{Core, Level, VcpuHandle};
+use maracas_live_core::{Core, Level, SilentJob, VcpuHandle};
 use std::collections::BTreeMap;
 
 /// Service that is not worth telling of, by mode: a few switches' worth, in nanoseconds.
@@ -112,6 +112,18 @@ impl Audit {
         Err("the host refused something and it was not reported to the policy".to_string())
     }
 
+    /// An agent has decided, and nothing is left to decide: no job of a silent program goes on of
+    /// which it was reported that it has received C.
+    pub(super) fn presumed(core: &Core<SimCore>) -> Result<(), String> {
+        let goes_on = |it: &&VcpuHandle<_>| it.silent_job == SilentJob::Reported;
+        match core.vcpu_handles.iter().find(goes_on) {
+            Some(it) => {
+                Err(format!("{} on {} says nothing, has had C and goes on", it.id, core.id))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// An agent falls asleep until `due`.
     pub(super) fn sleeps(
         &mut self,
@@ -138,6 +150,14 @@ impl Audit {
             matches!(vcpu_handle.level, Level::Foreground(_)) && vcpu_handle.is_runnable()
         });
         for vcpu_handle in &core.vcpu_handles {
+            if vcpu_handle.has_just_received() && due > now + floor {
+                return Err(format!(
+                    "{} says nothing and has had C, and the agent of {} sleeps for {} ns",
+                    vcpu_handle.id,
+                    core.id,
+                    due - now
+                ));
+            }
             let limit = limit(&core.run_queue, vcpu_handle).unwrap_or_default();
             self.limits.insert(vcpu_handle.id, limit);
             // A freeze that was refused is learned of at the next look.

@@ -57,6 +57,10 @@ pub struct LiveFaults {
     pub off_line_at: u64,
     /// It comes back after so long, unless its agent has noticed.
     pub off_line_for: u64,
+    /// One agent in so many that decide for their own core is kept off it meanwhile; 0 = none.
+    pub kept_one_in: u64,
+    /// For how long at most, in nanoseconds.
+    pub kept: u64,
 }
 
 /// What counts memory.
@@ -95,6 +99,8 @@ impl LiveFaults {
         guardian_dies_at: 0,
         off_line_at: 0,
         off_line_for: 0,
+        kept_one_in: 0,
+        kept: 0,
     };
 }
 

@@ -28,6 +28,12 @@ pub(super) struct Agent {
     due: u64,
     slept_at: u64,
     relief: Relief,
+    /// It is kept off its core while it holds what it decides by.
+    is_kept: bool,
+    /// It was woken meanwhile.
+    was_called: bool,
+    /// Something happened on its core that the decider of that has not seen.
+    news: bool,
 }
 
 /// What a run came to.
@@ -43,13 +49,20 @@ pub struct Played {
     pub calls: u64,
     /// Refusals that were reported to the policy.
     pub refused: u64,
+    /// Those of them that a core took alone.
+    pub alone: u64,
     /// Samples of memory.
     pub samples: u64,
 }
 
 pub(super) struct Rig {
     shared: Rc<Shared>,
+    /// That of all cores, with the host, which those of single cores borrow.
     decider: Decider,
+    /// Those of single cores.
+    own: Vec<Decider>,
+    /// What stands in the first is lent to those.
+    is_lent: bool,
     clients: Clients,
     agents: Vec<Agent>,
     audit: Audit,
@@ -62,7 +75,11 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    pub(super) fn new(case: &LiveCase, policy: Box<dyn Policy>) -> Self {
+    pub(super) fn new(
+        case: &LiveCase,
+        policy: Box<dyn Policy>,
+        replay: Option<Box<dyn Policy>>,
+    ) -> Self {
         let (system, faults) = (case.system(), case.faults);
         let mut world = World::new(system.cores.len(), Dice::new(case.seed));
         world.forks = faults.fork_one_in;
@@ -83,10 +100,24 @@ impl Rig {
         let starts = starts.map(|(id, program)| Ask::Start(*id, *program));
         due.extend(starts.map(|ask| Due { at: 1, ask }));
         let clients = Clients::new(due, Dice::new(case.seed ^ 0xc11e), faults.give_up_one_in);
-        let agent = Agent { wakes_at: 0, due: 0, slept_at: 0, relief: Relief::default() };
+        let agent = Agent {
+            wakes_at: 0,
+            due: 0,
+            slept_at: 0,
+            relief: Relief::default(),
+            is_kept: false,
+            was_called: false,
+            news: false,
+        };
         let off_line = dice.between(0, system.cores.len() as u64 - 1) as usize;
+        let host = Around::new(Rc::clone(&shared), cores, replay);
+        let mut decider = Decider::new(policy, &system, &[], host);
+        let own = decider.of_cores(|_, _| Around::new(Rc::clone(&shared), Vec::new(), None));
+        shared.world.borrow_mut().is_apart = !own.is_empty();
         Self {
-            decider: Decider::new(policy, &system, &[], Around::new(Rc::clone(&shared), cores)),
+            decider,
+            own,
+            is_lent: false,
             shared,
             clients,
             agents: vec![agent; system.cores.len()],
@@ -124,6 +155,7 @@ impl Rig {
             digest: self.told().digest,
             wakes: self.wakes,
             decisions: self.told().decisions,
+            alone: self.told().alone,
             calls: self.shared.calls.get(),
             refused: self.shared.refused.get(),
             samples: self.told().samples,
@@ -175,6 +207,10 @@ impl Rig {
         for place in 0..self.agents.len() {
             let mut world = self.shared.world.borrow_mut();
             let Some(called) = world.cpus[place].called.take() else { continue };
+            if self.agents[place].is_kept {
+                self.agents[place].was_called = true;
+                continue;
+            }
             let latency = world.dice.between(1, self.shared.faults.wake * 2);
             let agent = &mut self.agents[place];
             if now + latency < agent.wakes_at {
@@ -206,32 +242,23 @@ impl Rig {
         self.off_line = self.off_line.filter(|_| !comes_back);
     }
 
-    /// An agent wakes, looks, decides, sleeps.
+    /// An agent wakes, looks, decides, sleeps; or goes on, once it has its core again.
     fn cycle(&mut self, place: usize) -> Result<(), String> {
-        self.wakes += 1;
         let id = CoreId(place as u16);
-        self.shared.world.borrow_mut().set_agent(place, true);
-        let (births, crossed, mail) = {
-            let mut world = self.shared.world.borrow_mut();
-            let crossed = std::mem::take(&mut world.cpus[place].crossed);
-            let mail = place == 0 && std::mem::take(&mut world.mail);
-            let news = world.groups.iter_mut().filter(|it| it.core == place && it.listened);
-            let news = news.filter_map(|it| std::mem::take(&mut it.news).then_some(it.id));
-            (news.collect::<Vec<_>>(), crossed, mail)
-        };
-        self.befall(place);
-        let agent = self.agents[place];
-        let now = self.shared.now();
-        let late = now.ticks().saturating_sub(agent.due);
-        let core = &mut self.decider.host.cores[place];
-        self.audit.wakes(core, &mut self.shared.world.borrow_mut(), late)?;
-        let news = core.enforce(now, &births, crossed, Some(agent.relief));
-        self.audit.enforced(core, &self.shared)?;
-        self.consult(id, news || mail, now)?;
+        match std::mem::take(&mut self.agents[place].is_kept) {
+            true => self.consult(id, None)?,
+            false => self.look(place)?,
+        }
+        if self.agents[place].is_kept {
+            return Ok(());
+        }
         self.audit.answered(&self.shared, &self.decider)?;
+        if !self.unseen && !self.agents[place].news && !self.shared.dead.get() {
+            Audit::presumed(self.core(place))?;
+        }
         let (now, due) = self.core(place).sleep();
         let (now, due) = (now.ticks(), due.ticks());
-        self.audit.sleeps(CoreId(place as u16), &self.shared, &self.decider, now, due)?;
+        self.audit.sleeps(id, &self.shared, &self.decider, now, due)?;
         let faults = self.shared.faults;
         let mut wakes_at = due.max(now) + self.dice.between(faults.wake / 2, faults.wake * 3 / 2);
         if faults.late_one_in != 0 && self.dice.one_in(faults.late_one_in) {
@@ -242,8 +269,42 @@ impl Rig {
         }
         let agent = &mut self.agents[place];
         (agent.wakes_at, agent.due, agent.slept_at) = (wakes_at, due, now);
+        let was_called = std::mem::take(&mut agent.was_called);
         self.shared.world.borrow_mut().set_agent(place, false);
+        if was_called {
+            self.ring(place);
+        }
         Ok(())
+    }
+
+    /// An agent looks after its core, and decides.
+    fn look(&mut self, place: usize) -> Result<(), String> {
+        self.wakes += 1;
+        let id = CoreId(place as u16);
+        self.shared.world.borrow_mut().set_agent(place, true);
+        let (births, crossed, mail, done) = {
+            let mut world = self.shared.world.borrow_mut();
+            let crossed = std::mem::take(&mut world.cpus[place].crossed);
+            let done = std::mem::take(&mut world.cpus[place].done);
+            let mail = place == 0 && std::mem::take(&mut world.mail);
+            let news = world.groups.iter_mut().filter(|it| it.core == place && it.listened);
+            let news = news.filter_map(|it| std::mem::take(&mut it.news).then_some(it.id));
+            (news.collect::<Vec<_>>(), crossed, mail, done)
+        };
+        self.befall(place);
+        let agent = self.agents[place];
+        let now = self.shared.now();
+        let late = now.ticks().saturating_sub(agent.due);
+        let core = &mut self.decider.host.cores[place];
+        self.audit.wakes(core, &mut self.shared.world.borrow_mut(), late)?;
+        let news = core.enforce(now, &births, crossed, Some(agent.relief));
+        self.audit.enforced(core, &self.shared)?;
+        self.unseen |= mail;
+        match self.is_lent {
+            true => self.agents[place].news |= news || done,
+            false => self.unseen |= news || done,
+        }
+        self.consult(id, Some(now))
     }
 
     /// A guardian that takes the agent for stuck acts on its core.
@@ -282,29 +343,85 @@ impl Rig {
         *relief = Relief { count: relief.count + 2, stuck: ns(250_000_000) };
     }
 
-    fn consult(&mut self, core: CoreId, news: bool, woke: Instant) -> Result<(), String> {
-        self.unseen |= news;
-        let mut woke = Some(woke);
+    fn consult(&mut self, core: CoreId, mut woke: Option<Instant>) -> Result<(), String> {
+        let place = usize::from(core.0);
         for _ in 0..ROUNDS {
-            if !self.unseen {
+            if self.unseen {
+                // The agent that holds what all decide by looks again.
+                if self.agents.iter().any(|agent| agent.is_kept) {
+                    return Ok(());
+                }
+                self.round_for_all(core, woke.take())?;
+            } else if self.agents[place].news {
+                self.round_alone(core, woke.take());
+                if self.agents[place].is_kept {
+                    return Ok(());
+                }
+            } else {
                 return Ok(());
             }
-            self.unseen = false;
-            let called = self.decider.round(core, woke.take());
-            for core in called.iter() {
-                self.unseen = true;
-                self.ring(usize::from(core.0));
-            }
-            let now = self.shared.world.borrow().now;
-            if !self.shared.dead.get() && self.clients.learn(&mut self.decider.host, now)? {
-                self.ring(0);
-                self.shared.world.borrow_mut().mail = true;
-            }
+            self.replayed()?;
         }
-        if self.unseen {
-            self.ring((usize::from(core.0) + 1) % self.agents.len());
+        match self.unseen {
+            true => self.ring((place + 1) % self.agents.len()),
+            false if self.agents[place].news => self.ring(place),
+            false => {}
         }
         Ok(())
+    }
+
+    fn round_for_all(&mut self, core: CoreId, woke: Option<Instant>) -> Result<(), String> {
+        self.unseen = false;
+        self.agents.iter_mut().for_each(|agent| agent.news = false);
+        self.take_back();
+        let called = self.decider.round(core, woke);
+        for core in called.iter() {
+            self.unseen = true;
+            self.ring(usize::from(core.0));
+        }
+        let now = self.shared.world.borrow().now;
+        if !self.shared.dead.get() && self.clients.learn(&mut self.decider.host, now)? {
+            self.ring(0);
+            self.shared.world.borrow_mut().mail = true;
+        }
+        if called.is_empty() && !self.own.is_empty() && self.decider.can_lend() {
+            self.own.iter_mut().for_each(|own| self.decider.lend(own));
+            self.is_lent = true;
+        }
+        Ok(())
+    }
+
+    /// The policy of all cores, told what the journal says, decided the same.
+    fn replayed(&mut self) -> Result<(), String> {
+        self.decider.host.differs.take().map_or(Ok(()), Err)
+    }
+
+    fn take_back(&mut self) {
+        if std::mem::take(&mut self.is_lent) {
+            self.own.iter_mut().for_each(|own| self.decider.take_back(own));
+        }
+    }
+
+    /// The agent of a core decides for that alone; it may be kept off the core meanwhile.
+    fn round_alone(&mut self, core: CoreId, woke: Option<Instant>) {
+        let place = usize::from(core.0);
+        self.agents[place].news = false;
+        let own = &mut self.own[place];
+        std::mem::swap(&mut self.decider.host, &mut own.host);
+        own.host.own = Some(core);
+        let called = own.round(core, woke);
+        own.host.own = None;
+        std::mem::swap(&mut self.decider.host, &mut own.host);
+        if !called.is_empty() {
+            self.agents[place].news = true;
+            self.ring(place);
+        }
+        let faults = self.shared.faults;
+        if faults.kept_one_in != 0 && self.dice.one_in(faults.kept_one_in) {
+            let now = self.shared.world.borrow().now;
+            self.agents[place].is_kept = true;
+            self.agents[place].wakes_at = now + self.dice.between(1, faults.kept);
+        }
     }
 
     /// An agent wakes elsewhere, since its core is off line: what was there is taken down, and the
@@ -321,7 +438,9 @@ impl Rig {
         (0..self.agents.len())
             .for_each(|place| self.shared.world.borrow_mut().set_agent(place, true));
         self.shared.is_willing.set(true);
+        self.take_back();
         self.decider.finish(Duration::ZERO);
+        self.replayed()?;
         self.audit.conserved(&mut self.decider, &self.shared)?;
         self.shared.is_willing.set(false);
         let attached: Vec<_> = self

@@ -68,6 +68,7 @@ fn simpler(case: &LiveCase) -> Vec<LiveCase> {
     with(&|case| case.faults.meters = none.meters);
     with(&|case| case.faults.samples = none.samples);
     with(&|case| case.faults.share_milli = none.share_milli);
+    with(&|case| case.faults.kept_one_in = none.kept_one_in);
     with(&|case| case.faults.call = none.call);
     with(&|case| case.faults.wake = none.wake);
     cases

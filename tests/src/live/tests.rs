@@ -11,6 +11,21 @@ fn whatever_befalls_the_live_machine_it_keeps_its_rules() {
 }
 
 #[test]
+fn cores_of_partitioned_policies_decide_alone_as_all_would() {
+    for name in ["p-edf", "p-rm"] {
+        let entry = maracas_policies::find(name);
+        let (mut decisions, mut alone) = (0, 0);
+        for seed in 0..60 {
+            let played = LiveCase::draw(seed, entry).check_twice();
+            let played = played.unwrap_or_else(|wrong| panic!("{name}, seed {seed}: {wrong}"));
+            let played = played.unwrap_or_default();
+            (decisions, alone) = (decisions + played.decisions, alone + played.alone);
+        }
+        assert!(alone > decisions / 2, "{name}: {alone} of {decisions} decisions");
+    }
+}
+
+#[test]
 fn every_planted_mistake_is_found() {
     for fault in Fault::ALL {
         let found = (0..2_000).find_map(|seed| {

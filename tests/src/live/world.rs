@@ -93,6 +93,8 @@ pub(super) struct Cpu {
     pub(super) share_milli: u64,
     /// It is off line: nothing runs there.
     off_line: bool,
+    /// A job was reported done here.
+    pub(super) done: bool,
 }
 
 /// All of it.
@@ -109,8 +111,10 @@ pub(super) struct World {
     pub(super) forks: u64,
     /// Programs read memory.
     pub(super) reads: bool,
-    /// The mailbox is signalled: a job was reported done.
+    /// The mailbox is signalled.
     pub(super) mail: bool,
+    /// Jobs that are done are reported to the agents of their cores, not to the mailbox.
+    pub(super) is_apart: bool,
 }
 
 const fn instant(ns: u64) -> Instant {
@@ -130,10 +134,12 @@ impl World {
             crossed: false,
             share_milli: 1000,
             off_line: false,
+            done: false,
         };
         let (threads, groups, done) = (Vec::new(), Vec::new(), Vec::new());
         let (cpus, forks, reads, mail) = (vec![cpu; cores], 0, false, false);
-        Self { now: 0, dice, threads, groups, cpus, done, forks, reads, mail }
+        let is_apart = false;
+        Self { now: 0, dice, threads, groups, cpus, done, forks, reads, mail, is_apart }
     }
 
     /// A VCPU with one thread; its place.
@@ -312,9 +318,11 @@ impl World {
                 self.done.push((JobId { vcpu: it.id, index: it.next_job }, at));
                 it.next_job += 1;
                 it.jobs -= 1;
-                // The agent that reads requests.
-                self.mail = true;
-                self.cpus[0].called.get_or_insert(at);
+                // The agent that reads them.
+                let reader = if self.is_apart { core } else { 0 };
+                self.mail |= !self.is_apart;
+                self.cpus[reader].done |= self.is_apart;
+                self.cpus[reader].called.get_or_insert(at);
                 if self.groups[group].jobs > 0 {
                     self.threads[thread].left = self.turn(thread);
                     return;

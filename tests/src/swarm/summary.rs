@@ -25,16 +25,22 @@ pub struct Row {
     pub levels: [u64; 4],
     /// Jobs released in them.
     pub jobs: u64,
+    /// Decisions of the live machine.
+    pub decisions: u64,
+    /// Those of them that a core took alone.
+    pub alone: u64,
 }
 
 impl Row {
     fn add(&mut self, other: &Self) {
-        let Self { cases, refused, strict, full, levels, jobs } = other;
+        let Self { cases, refused, strict, full, levels, jobs, decisions, alone } = other;
         self.cases += cases;
         self.refused += refused;
         self.strict += strict;
         self.full += full;
         self.jobs += jobs;
+        self.decisions += decisions;
+        self.alone += alone;
         self.levels.iter_mut().zip(levels).for_each(|(sum, level)| *sum += level);
     }
 }
@@ -64,7 +70,8 @@ impl Summary {
     /// Counts a case of the live machine that passed; `None` = the policy refused it.
     pub(super) fn count_live(&mut self, policy: &'static str, played: Option<Played>) {
         let refused = u64::from(played.is_none());
-        let row = Row { cases: 1, refused, ..Row::default() };
+        let Played { decisions, alone, .. } = played.unwrap_or_default();
+        let row = Row { cases: 1, refused, decisions, alone, ..Row::default() };
         self.rows.entry((Kind::Live, policy)).or_default().add(&row);
     }
     /// Adds what another part of the swarm went through.
@@ -113,7 +120,7 @@ impl fmt::Display for Summary {
             "jobs"
         )?;
         let row = |f: &mut fmt::Formatter<'_>, kind: &str, policy: &str, row: &Row| {
-            let Row { cases, refused, strict, full, levels: [a, b, c, d], jobs } = row;
+            let Row { cases, refused, strict, full, levels: [a, b, c, d], jobs, .. } = row;
             writeln!(
                 f,
                 "{kind:8} {policy:22} {cases:>8} {refused:>8} {strict:>8} {full:>8} {a:>8} {b:>8} \
@@ -123,6 +130,13 @@ impl fmt::Display for Summary {
         for ((kind, policy), own) in &self.rows {
             row(f, kind.word(), policy, own)?;
         }
-        row(f, "all", "", &self.sum(|_, _| true))
+        let all = self.sum(|_, _| true);
+        row(f, "all", "", &all)?;
+        match (all.decisions, all.alone) {
+            (0, _) => Ok(()),
+            (decisions, alone) => {
+                writeln!(f, "{decisions} live decisions, {alone} of them by cores alone")
+            }
+        }
     }
 }

@@ -21,6 +21,9 @@ pub(super) fn plan(quickstart: &Path) -> String {
          step killed 60 sh /lab/killed.sh\n"
     )
 }
+/// What MARACAS may take of the cores under the scheduler in the kernel, of what its agents take in
+/// the same boot.
+const SHARE: f64 = 0.5;
 /// Kills the loader when its scheduler is enabled.
 const KILLED: &str = "\
 state() { cat /sys/kernel/sched_ext/state; }
@@ -120,7 +123,7 @@ pub(super) fn judge(steps: &[Step]) -> (Option<Report>, Vec<String>) {
 /// what is not as expected.
 pub(super) fn judge_run(steps: &[Step]) -> (Option<Report>, Vec<String>) {
     let mut problems = Vec::new();
-    let [_, kernel] = ["agents", "kernel"].map(|name| {
+    let [agents, kernel] = ["agents", "kernel"].map(|name| {
         let step = steps.iter().find(|step| step.name == name);
         let report = step.and_then(|step| Report::read(&step.out));
         let code = step.and_then(|step| step.code);
@@ -131,6 +134,12 @@ pub(super) fn judge_run(steps: &[Step]) -> (Option<Report>, Vec<String>) {
         }
         report
     });
+    let took = |report: &Option<Report>| report.as_ref().and_then(|report| report.agents);
+    if let (Some(agents), Some(kernel)) = (took(&agents), took(&kernel))
+        && kernel > agents * SHARE
+    {
+        problems.push(format!("it takes {kernel:.1} % of a core, more than half of {agents:.1} %"));
+    }
     (kernel, problems)
 }
 
@@ -240,21 +249,24 @@ mod tests {
     }
 
     #[test]
-    fn a_run_by_either_that_does_not_come_to_its_report_is_a_problem() {
+    fn a_run_by_either_without_its_report_and_one_that_takes_too_much_are_problems() {
         let delivered = r#""delivered": {"mean_ns": 100, "error_p50_ns": 0}"#;
         let tasks = format!(r#"[{{"name": "a", "budget_ns": 100, {delivered}}}]"#);
-        let report =
-            format!(r#"{{"duration_ns": 5000000000, "agents_ns": 150000000, "tasks": {tasks}}}"#);
-        let step = |name: &str, code| Step {
+        let step = |name: &str, code, agents_ns: u64| Step {
             name: name.into(),
-            out: report.clone(),
+            out: format!(
+                r#"{{"duration_ns": 5000000000, "agents_ns": {agents_ns}, "tasks": {tasks}}}"#
+            ),
             code: Some(code),
             ..Step::default()
         };
-        let (report, problems) = judge_run(&[step("agents", 4), step("kernel", 0)]);
+        let agents = step("agents", 4, 400_000_000);
+        let ran = |code, ns| judge_run(&[agents.clone(), step("kernel", code, ns)]);
+        let (report, problems) = ran(0, 150_000_000);
         assert!(problems.is_empty(), "{problems:?}");
         assert_eq!(report.and_then(|report| report.agents), Some(3.0));
-        assert_eq!(judge_run(&[step("agents", 4), step("kernel", 1)]).1.len(), 1);
+        assert_eq!(ran(0, 250_000_000).1.len(), 1, "more than half");
+        assert_eq!(ran(1, 150_000_000).1.len(), 1);
         assert_eq!(judge_run(&[]).1.len(), 2);
     }
 }

@@ -31,7 +31,8 @@ impl<H: Host> Decider<H> {
                 withdrawn.extend(withdraw(known, *id, asked.new));
             } else if let Some(known) = known.get_mut(id) {
                 known.vcpu.reservation = asked.reservation;
-                if let Some(demand) = &mut known.demand {
+                let jobs = known.slot.map(|core| &mut self.jobs[self.plan.place(core)]);
+                if let Some(demand) = jobs.and_then(|jobs| jobs.of(*id)) {
                     demand.change(asked.reservation);
                 }
             }
@@ -42,6 +43,7 @@ impl<H: Host> Decider<H> {
         }
         while let Some((id, reply)) = self.destroyed.pop() {
             let slot = self.known.remove(&id).and_then(|known| known.slot);
+            slot.into_iter().for_each(|core| self.jobs(core).remove(id));
             let vcpu_handle = slot.and_then(|core| self.host.core(core).detach(id, End::Exited));
             if let Some(vcpu_handle) = &vcpu_handle {
                 self.remark(vcpu_handle.handle.remarks(id));

@@ -46,6 +46,9 @@ impl<H: Host> Decider<H> {
     /// one (a second was measured). What was put off is done with the next decision after.
     fn moves(&mut self, own: CoreId) -> CoreSet {
         let mut called = CoreSet::EMPTY;
+        if let Whose::One { .. } = self.policy {
+            return called;
+        }
         if self.held > 0 {
             self.behind = true;
             return called;
@@ -91,8 +94,7 @@ impl<H: Host> Decider<H> {
     /// and the kernel would have to stop it for us; so it is left to the agent there, and nothing
     /// else runs there while it is awake. That core is `called` then.
     fn bring(&mut self, vcpu: VcpuId, to: CoreId, own: CoreId, called: &mut CoreSet) {
-        let slot = self.known.get(&vcpu).and_then(|known| known.slot);
-        let Some(from) = slot.filter(|from| *from != to) else { return };
+        let Some(from) = self.slot(vcpu).filter(|from| *from != to) else { return };
         let mut there = self.host.core(from);
         if from != own && there.must_stop(vcpu) {
             there.stir();
@@ -120,7 +122,12 @@ impl<H: Host> Decider<H> {
             return false;
         };
         known.slot = Some(to);
+        let places = [self.plan.place(from), self.plan.place(to)];
+        if let Ok([from, to]) = self.jobs.get_disjoint_mut(places) {
+            from.transfer(vcpu, to);
+        }
         self.arrived.insert(to);
+        self.host.sits(vcpu, to);
         let sits = vcpu_handle.sit(place);
         self.host.core(to).attach(vcpu_handle, sits)
     }
@@ -139,23 +146,13 @@ impl<H: Host> Decider<H> {
             None => Instant::NEVER,
         };
         let is_known = self.cores().any(|core| self.plan.core_wake(core) == self.plan.wake);
-        let mut due = std::mem::take(&mut self.due);
-        due.clear();
-        due.resize(self.plan.cores(), Instant::NEVER);
-        for known in self.known.values() {
-            if let Some(demand) = &known.demand {
-                let due = &mut due[usize::from(known.slot.unwrap_or(own).0)];
-                *due = demand.next_due().min(*due);
-            }
-        }
-        for (id, due) in self.cores().zip(&due) {
-            let mut wake_at = self.plan.core_wake(id).min(*due);
+        for (place, id) in self.cores().enumerate() {
+            let mut wake_at = self.plan.core_wake(id).min(self.jobs[place].due());
             if id == own {
                 wake_at = wake_at.min(service_request).min(self.holds_end());
                 wake_at = if is_known { wake_at } else { wake_at.min(self.plan.wake) };
             }
             self.host.core(id).wake_at(wake_at);
         }
-        self.due = due;
     }
 }

@@ -47,6 +47,10 @@ pub(super) struct ServiceRequests {
 }
 
 impl ServiceRequests {
+    /// Whether none is under way.
+    pub(super) const fn is_idle(&self) -> bool {
+        self.away.is_none()
+    }
     /// What the service VCPU's service requests took.
     pub(super) fn meter(&self, service_vcpu: VcpuId) -> Duration {
         self.meters.get(&service_vcpu).copied().unwrap_or_default()
@@ -72,7 +76,7 @@ impl<H: Host> Decider<H> {
         let Some(away) = self.service_requests.away else { return self.begin_service_request() };
         let Some(core) = self.stands(away.service_vcpu) else { return false };
         let slot = match away.service_request {
-            ServiceRequest::Move { vcpu, .. } => self.known.get(&vcpu).and_then(|known| known.slot),
+            ServiceRequest::Move { vcpu, .. } => self.slot(vcpu),
             ServiceRequest::Sample => None,
         };
         let place = slot.unwrap_or(core);
@@ -205,8 +209,7 @@ impl<H: Host> Decider<H> {
     /// them to.
     fn recolors(&mut self, away: Away, vcpu: VcpuId, colors: CachePart) -> bool {
         let now = self.host.now();
-        let slot = self.known.get(&vcpu).and_then(|known| known.slot);
-        let Some(slot) = slot else { return false };
+        let Some(slot) = self.slot(vcpu) else { return false };
         let mut core = self.host.core(slot);
         let Some(vcpu_handle) = core.vcpu_handle(vcpu) else { return false };
         let handle = &mut vcpu_handle.handle;

@@ -1,5 +1,6 @@
 use super::rig::{FakeHost, attach, decider};
 use super::*;
+use maracas_core::Job;
 use maracas_core::contract::{Grant, Limit};
 
 /// Puts the one VCPU first on a core: that of the number of the job that was done last.
@@ -14,7 +15,7 @@ impl Policy for OnCore {
     }
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
         let wanted = self.0;
-        for core in (0..plan.cores() as u16).map(CoreId) {
+        for core in plan.core_ids() {
             let run_queue = plan.run_queue_mut(core);
             run_queue.foreground.clear();
             if core == wanted {
@@ -44,7 +45,8 @@ fn what_runs_on_another_core_is_moved_by_the_agent_there_and_learns_of_its_relea
 
     // A job of which no program has learned, and a plan that wants it done on the other core.
     let job = JobId { vcpu: VcpuId(0), index: 0 };
-    decider.unobserved.push(Job { id: job, release: Instant::ZERO, deadline: Instant::NEVER });
+    let job = Job { id: job, release: Instant::ZERO, deadline: Instant::NEVER };
+    decider.jobs(CoreId(0)).push(job);
     decider.cause = Some(Instant::ZERO);
     decider.tell(Instant::ZERO, &Event::Completed(JobId { vcpu: VcpuId(0), index: 1 }));
     decider.host.cores[0].suppose_running(VcpuId(0));

@@ -15,7 +15,7 @@
 //! before what it enforces could run, whatever a wake costs on this host.
 
 use super::Core;
-use crate::{Executor, Level, VcpuHandle, WakeCost};
+use crate::{Executor, Level, SilentJob, VcpuHandle, WakeCost};
 use maracas_core::contract::{Limit, RunQueue};
 use maracas_core::{Duration, Instant};
 
@@ -176,6 +176,10 @@ impl<E: Executor> Core<E> {
         self.listen_again_at();
         self.retry_at();
         self.watch_memory(now);
+        // Its meter was read once more while what was decided was carried out.
+        if self.vcpu_handles.iter().any(VcpuHandle::has_just_received) {
+            self.look_at = now;
+        }
     }
 
     /// What was due is done.
@@ -200,7 +204,7 @@ impl<E: Executor> Core<E> {
                 continue;
             }
             let runs = first.is_none() && vcpu_handle.is_runnable();
-            if grant.until != Limit::NEVER || vcpu_handle.look_at.is_some() {
+            if grant.until != Limit::NEVER || vcpu_handle.silent_job != SilentJob::None {
                 let rest = vcpu_handle.rest(grant.until.0);
                 let sleep = match (runs, vcpu_handle.is_runnable()) {
                     (true, _) => self.waking.sleep(rest),
@@ -314,6 +318,10 @@ impl<E: Executor> Core<E> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fake::{Fake, core};
+    use maracas_core::VcpuId;
+    use maracas_core::contract::{Grant, Mode};
+    use std::rc::Rc;
 
     fn us(n: u64) -> Duration {
         Duration::from_micros(n)
@@ -388,6 +396,50 @@ mod tests {
         assert_eq!((quiet.looks, quiet.watches), (1, 3));
         quiet.looked(true);
         assert_eq!((quiet.looks, quiet.watches), (0, 0), "something there has changed");
+    }
+
+    /// A core on which one VCPU runs without a limit, in a job of a silent program that ends 1 ms
+    /// from now; its agent has nothing else to decide.
+    fn silent() -> Core<Fake> {
+        let mut core = core(&Rc::default(), 1);
+        let foreground = vec![Grant::new(VcpuId(0), Limit::NEVER)];
+        let decided = core.exec.now();
+        core.follow(&RunQueue { foreground, ..RunQueue::default() }, decided);
+        core.act(None, decided, Core::judge);
+        core.act(None, decided, Core::starts);
+        core.drain();
+        core.outbox.clear();
+        core.stirred = false;
+        let ends = core.vcpu_handles[0].meter(Mode::Foreground) + us(1000);
+        core.vcpu_handles[0].silent_job = SilentJob::EndsAt(ends);
+        core
+    }
+
+    fn looks(core: &mut Core<Fake>) -> bool {
+        let now = core.exec.now();
+        core.enforce(now, &[], false, None)
+    }
+
+    #[test]
+    fn that_a_silent_programs_job_has_received_c_is_news_of_its_core_once() {
+        let mut core = silent();
+        core.vcpu_handles[0].handle.ran = us(999);
+        assert!(!looks(&mut core), "it lacks a microsecond");
+        core.vcpu_handles[0].handle.ran = us(1);
+        assert!(looks(&mut core));
+        assert!(core.vcpu_handles[0].has_received() && !looks(&mut core), "reported once");
+    }
+
+    #[test]
+    fn no_agent_sleeps_on_where_c_was_received_after_its_look() {
+        let mut core = silent();
+        assert!(!looks(&mut core));
+        // As it is read where a decision is carried out.
+        core.vcpu_handles[0].handle.ran = us(1000);
+        core.vcpu_handles[0].settle().expect("a meter");
+        let (now, until) = core.sleep();
+        assert_eq!(until, now + core.waking.floor());
+        assert!(looks(&mut core), "and then it is news");
     }
 
     #[test]

@@ -232,6 +232,14 @@ impl<E: Executor> Core<E> {
         self.outbox.push((to, Event::Ran(segment)));
     }
 
+    /// Whether the policy is to be given events, or wants to be asked.
+    pub(super) fn has_news(&mut self, now: Instant) -> bool {
+        let reported = !self.has_tidings() && self.tracker.changes.is_empty();
+        let handles = self.vcpu_handles.iter_mut();
+        let received = handles.fold(false, |news, handle| handle.report_received() | news);
+        !reported || received || self.stirred || self.is_spent() || self.wake_at <= now
+    }
+
     /// Whether what happened here must be reported now.
     pub(crate) fn has_tidings(&self) -> bool {
         let is_news = |event: &Event| self.means.events || !is_reading(event);

@@ -21,6 +21,15 @@ pub(crate) struct Claim {
     _file: File,
 }
 
+/// What a run of these cores claims: they alone, or all up to the `last` that the host may have,
+/// where it schedules all threads of the host.
+pub(crate) fn needed(own: &[HardwareCore], last: Option<HardwareCore>) -> Vec<HardwareCore> {
+    let mut needed = own.to_vec();
+    let all = last.map_or(0, |last| last.0 + 1);
+    needed.extend((0..all).map(HardwareCore).filter(|core| !own.contains(core)));
+    needed
+}
+
 /// Why a core could not be claimed.
 #[derive(Debug)]
 pub(crate) enum Unclaimed {
@@ -118,6 +127,13 @@ fn lock(file: &File) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_that_schedules_the_host_claims_all_of_it_its_own_cores_first() {
+        let cores = |numbers: &[u32]| numbers.iter().copied().map(HardwareCore).collect::<Vec<_>>();
+        assert_eq!(needed(&cores(&[2, 1]), None), cores(&[2, 1]));
+        assert_eq!(needed(&cores(&[2, 1]), Some(HardwareCore(3))), cores(&[2, 1, 0, 3]));
+    }
 
     #[test]
     fn a_core_has_one_run_which_the_refusal_names() {

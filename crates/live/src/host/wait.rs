@@ -22,6 +22,8 @@ pub(crate) enum Token {
     Guardian,
     /// The core's memory meter reached its limit.
     Meter,
+    /// A job of a VCPU of the core is done.
+    Done,
 }
 
 /// Numbers from here on name VCPUs.
@@ -39,6 +41,7 @@ impl Token {
             Self::Mail => 2,
             Self::Guardian => 3,
             Self::Meter => 4,
+            Self::Done => 5,
         }
     }
     const fn of(word: u64) -> Self {
@@ -48,6 +51,7 @@ impl Token {
             2 => Self::Mail,
             3 => Self::Guardian,
             4 => Self::Meter,
+            5 => Self::Done,
             word if word & ENDED != 0 => Self::Ended(word as u32),
             word => Self::Vcpu(VcpuId(word as u32)),
         }
@@ -68,6 +72,10 @@ impl Poll {
     /// Waits for `fd` too; closing it ends that.
     pub(crate) fn add(&self, fd: RawFd, token: Token) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, fd, libc::EPOLLIN, token)
+    }
+    /// Waits for each time that `fd` becomes ready; whether it is still is not asked.
+    pub(crate) fn add_edges(&self, fd: RawFd, token: Token) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, fd, libc::EPOLLIN | libc::EPOLLET, token)
     }
     /// Waits for `fd` too, and not any more once it was ready.
     pub(crate) fn add_once(&self, fd: RawFd, token: Token) -> io::Result<()> {

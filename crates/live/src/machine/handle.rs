@@ -5,6 +5,7 @@
 //! that is preempted while it holds it delays only itself.
 
 use super::ask::{Reply, Silence, question};
+use super::jobs::{JobGate, Jobs};
 use super::steer::Palette;
 use super::this_host::ThisHost;
 use crate::clock::Clock;
@@ -16,7 +17,7 @@ use crate::host::launch::User;
 use crate::host::wait::Wakeup;
 use crate::progress::{Page, Progress, Source};
 use crate::setup::Means;
-use maracas_core::{CoreId, Instant, Job, JobId, Reservation, Vcpu, VcpuId};
+use maracas_core::{CoreId, Instant, JobId, Reservation, Vcpu, VcpuId};
 use maracas_kernel::VCPUS;
 use maracas_live_core::{Refusal, VcpuStatus};
 use std::collections::BTreeMap;
@@ -28,16 +29,6 @@ use std::{io, time};
 
 /// How long a caller waits for the agents, which answer within milliseconds while they live.
 const PATIENCE: time::Duration = time::Duration::from_secs(5);
-
-/// Wakes the programs whose demand comes as jobs.
-///
-/// Called by an agent at its real-time priority: an implementation must neither block nor wait
-/// for a lock that another thread may hold for long (a non-blocking send or a futex wake is
-/// right). VCPUs whose programs never connected are simply not known to the gate.
-pub trait JobGate: Send + Sync {
-    /// `job` is released now: lets the program of its VCPU begin.
-    fn release(&self, job: &Job);
-}
 
 /// Which threads of which process ask for a VCPU.
 #[derive(Clone, Debug)]
@@ -60,14 +51,6 @@ impl Members {
 /// One request to the decider.
 pub(crate) type Request = maracas_live_core::Request<ThisHost>;
 
-/// What lies in the mailbox.
-pub(crate) enum Letter {
-    /// For the decider.
-    Request(Request),
-    /// Wakes programs from now on.
-    Gate(Arc<dyn JobGate>),
-}
-
 /// Nothing is frozen or moved as long as this lives, or until that has lasted for two seconds.
 pub(super) struct Held<'a> {
     mailbox: &'a Mailbox,
@@ -84,8 +67,9 @@ impl Drop for Held<'_> {
 
 /// Where requests wait for the agents, and what threads beside the agents share.
 pub(crate) struct Mailbox {
-    queue: Mutex<Vec<Letter>>,
+    queue: Mutex<Vec<Request>>,
     wakeup: Wakeup,
+    pub(crate) jobs: Jobs,
     next_id: AtomicU32,
     next_hold: AtomicU64,
     stopping: AtomicBool,
@@ -106,9 +90,16 @@ pub(crate) struct Mailbox {
     /// Foreign processes that were taken in, by process number, and the groups inside them.
     clients: Mutex<BTreeMap<i32, Client>>,
     bound: Mutex<BTreeMap<VcpuId, (i32, Arc<Group>)>>,
-    ended: Mutex<Vec<VcpuId>>,
-    /// VCPUs that ended and whose end no thread waits for.
-    left: Mutex<Vec<(VcpuId, Option<Box<VcpuHandle>>)>>,
+    gone: Mutex<Gone>,
+}
+
+/// VCPUs that ended.
+#[derive(Default)]
+struct Gone {
+    /// Whose programs the supervisor is to end.
+    ended: Vec<VcpuId>,
+    /// Whose end no thread waits for.
+    left: Vec<(VcpuId, Option<Box<VcpuHandle>>)>,
 }
 
 impl Mailbox {
@@ -124,6 +115,7 @@ impl Mailbox {
         Ok(Self {
             queue: Mutex::new(Vec::with_capacity(64)),
             wakeup: Wakeup::new()?,
+            jobs: Jobs::new(0)?,
             next_id: AtomicU32::new(first_id),
             next_hold: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
@@ -137,22 +129,18 @@ impl Mailbox {
             palette,
             clients: Mutex::default(),
             bound: Mutex::default(),
-            ended: Mutex::default(),
-            left: Mutex::default(),
+            gone: Mutex::default(),
         })
     }
     /// Puts a request in and rings. A late one is dropped, and with it the way of its answer.
     pub(crate) fn post(&self, request: Request) {
-        self.put([Letter::Request(request)]);
+        self.post_all([request]);
     }
     /// The same for several, which are answered at one instant.
     pub(super) fn post_all(&self, requests: impl IntoIterator<Item = Request>) {
-        self.put(requests.into_iter().map(Letter::Request));
-    }
-    fn put(&self, letters: impl IntoIterator<Item = Letter>) {
         let mut queue = lock(&self.queue);
         if !self.closed.load(Ordering::Acquire) {
-            queue.extend(letters);
+            queue.extend(requests);
             drop(queue);
             self.wakeup.ring();
         }
@@ -200,7 +188,7 @@ impl Mailbox {
         (self.source == Source::Own).then(|| Page::create(id, user)).transpose()
     }
     /// Takes all requests; `false` where a caller holds the lock now (it will ring).
-    pub(crate) fn take(&self, into: &mut Vec<Letter>) -> bool {
+    pub(crate) fn take(&self, into: &mut Vec<Request>) -> bool {
         match self.queue.try_lock() {
             Ok(mut queue) => {
                 into.append(&mut queue);
@@ -246,13 +234,13 @@ impl Mailbox {
     }
     /// Takes over, from the agents, what is left of a VCPU whose end no thread waits for.
     pub(super) fn leave(&self, id: VcpuId, live: Option<Box<VcpuHandle>>) {
-        lock(&self.left).push((id, live));
+        lock(&self.gone).left.push((id, live));
         self.supervisor.ring();
     }
     /// Lets the threads of the VCPUs go that were left so. What is refused the run's end tries
     /// again.
     pub(crate) fn clear_away(&self) {
-        let left = std::mem::take(&mut *lock(&self.left));
+        let left = std::mem::take(&mut lock(&self.gone).left);
         for (id, live) in left {
             let is_guest = lock(&self.bound).contains_key(&id);
             let _held = is_guest.then(|| self.hold(id));
@@ -268,7 +256,7 @@ impl Mailbox {
         let mut clients = lock(&self.clients);
         let mut bound = lock(&self.bound);
         let Some((pid, group)) = bound.remove(&id) else {
-            lock(&self.ended).push(id);
+            lock(&self.gone).ended.push(id);
             self.supervisor.ring();
             return Ok(());
         };
@@ -300,7 +288,7 @@ impl Mailbox {
     }
     /// VCPUs that were ended on request and whose programs the supervisor is to end.
     pub(crate) fn ended(&self) -> Vec<VcpuId> {
-        std::mem::take(&mut lock(&self.ended))
+        std::mem::take(&mut lock(&self.gone).ended)
     }
     /// Lets all foreign processes go; the agents are gone already.
     pub(super) fn dismiss_all(&self) -> Result<(), Refusal> {
@@ -413,7 +401,9 @@ impl Handle {
 
     /// Like [`Handle::completed`], with the instant at which the program said so.
     pub fn completed_at(&self, job: JobId, at: Instant) {
-        self.mailbox.post(Request::Completed { job, at });
+        if !self.mailbox.jobs.put(job, at) {
+            self.mailbox.post(Request::Completed { job, at });
+        }
     }
 
     /// Binds one more thread to a VCPU that [`Handle::create`] made.
@@ -430,9 +420,9 @@ impl Handle {
         Ok(())
     }
 
-    /// Sets what wakes the programs at job releases from now on.
+    /// Sets what wakes the programs at job releases from now on, once.
     pub fn set_gate(&self, gate: Arc<dyn JobGate>) {
-        self.mailbox.put([Letter::Gate(gate)]);
+        let _ = self.mailbox.jobs.gate.set(gate);
     }
 
     /// Asks the run to end in order, as at the end of its duration.

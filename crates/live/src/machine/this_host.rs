@@ -2,7 +2,7 @@
 //! sensor. It decides nothing.
 
 use super::ask;
-use super::handle::{JobGate, Letter, Mailbox, Request};
+use super::handle::{Mailbox, Request};
 use crate::executor::lock;
 use crate::executor::vcpu::ThisVcpu;
 use crate::executor::{AnyCore, VcpuHandle};
@@ -26,9 +26,8 @@ pub(crate) struct ThisHost {
     mailbox: Arc<Mailbox>,
     scribe: Scribe,
     sampler: Option<Sampler>,
-    gate: Option<Arc<dyn JobGate>>,
-    /// What is being taken from the mailbox.
-    letters: Vec<Letter>,
+    /// The one core that is decided for; `None` = all.
+    own: Option<CoreId>,
 }
 
 impl ThisHost {
@@ -39,7 +38,20 @@ impl ThisHost {
         scribe: Scribe,
         sampler: Option<Sampler>,
     ) -> Self {
-        Self { cores, mailbox, scribe, sampler, gate: None, letters: Vec::with_capacity(64) }
+        Self { cores, mailbox, scribe, sampler, own: None }
+    }
+    /// The same host for the decider of one core.
+    pub(crate) fn of_core(&self, core: CoreId, scribe: Scribe) -> Self {
+        let (cores, mailbox) = (self.cores.clone(), Arc::clone(&self.mailbox));
+        Self { cores, mailbox, scribe, sampler: None, own: Some(core) }
+    }
+    /// Jobs that are done on its cores.
+    fn take_done(&self, into: &mut Vec<Request>) {
+        let all = 0..self.mailbox.jobs.done.len();
+        let cores = self.own.map_or(all, |own| usize::from(own.0)..usize::from(own.0) + 1);
+        for done in &self.mailbox.jobs.done[cores] {
+            done.take(|(job, at)| into.push(Request::Completed { job, at }));
+        }
     }
 }
 
@@ -55,16 +67,13 @@ impl Host for ThisHost {
         self.mailbox.clock.now()
     }
     fn take_requests(&mut self, into: &mut Vec<Request>) {
-        self.mailbox.take(&mut self.letters);
-        for letter in self.letters.drain(..) {
-            match letter {
-                Letter::Request(request) => into.push(request),
-                Letter::Gate(gate) => self.gate = Some(gate),
-            }
+        self.take_done(into);
+        if self.own.is_none() {
+            self.mailbox.take(into);
         }
     }
     fn release(&mut self, job: &Job) {
-        self.gate.iter().for_each(|gate| gate.release(job));
+        self.mailbox.jobs.gate.get().inspect(|gate| gate.release(job));
     }
     fn leave(&mut self, vcpu: VcpuId, handle: Option<Box<VcpuHandle>>) {
         self.mailbox.leave(vcpu, handle);
@@ -80,6 +89,12 @@ impl Host for ThisHost {
     }
     fn record(&mut self, record: &Record) {
         self.scribe.recorder.record(record);
+    }
+    fn hand_over(&mut self) {
+        self.scribe.flush();
+    }
+    fn sits(&mut self, vcpu: VcpuId, core: CoreId) {
+        self.mailbox.jobs.sits(vcpu, core);
     }
     fn end(&mut self, at: Instant) {
         self.scribe.recorder.end(at);

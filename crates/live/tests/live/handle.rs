@@ -7,6 +7,7 @@ use maracas_core::params::{Params, Value};
 use maracas_core::{Duration, Reservation, Vcpu, VcpuId};
 use maracas_live::machine::{Members, Refusal};
 use maracas_live::{Handle, Means};
+use std::panic::AssertUnwindSafe;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time;
@@ -77,7 +78,7 @@ fn a_foreign_thread_gets_a_vcpu_and_goes_free_again() {
         let (handle, pid) = (machine.handle(), client.id());
         let (conversation, outcome) = std::thread::scope(|scope| {
             let conversation = scope.spawn(move || {
-                let result = std::panic::catch_unwind(|| converse(&handle, pid));
+                let result = std::panic::catch_unwind(AssertUnwindSafe(|| converse(&handle, pid)));
                 handle.stop();
                 result
             });

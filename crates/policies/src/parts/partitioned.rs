@@ -3,16 +3,21 @@
 //! The router has what cores do not decide alone: admission, and where each task is. It hands every
 //! event of a task on to that task's partition, so that what happens on one core neither reads nor
 //! changes what another has. Only arrivals, leaves and changes, and what still waits for an answer,
-//! look at more than one of them.
+//! look at more than one of them. So a partition can be lent to a [`Part`], a policy of its core
+//! alone, while nothing of that happens ([`own`]).
+
+mod own;
 
 use super::jobs::{self, Backlog, ByVcpu};
 use super::partition::Partition;
 use super::priority;
 use super::table::{Granted, Table, Use};
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use maracas_core::contract::Apart;
 use maracas_core::params::Params;
-use maracas_core::{CoreId, CoreSet, Event, Instant, JobId, Plan, Policy, System, Vcpu, VcpuId};
+use maracas_core::{CoreId, CoreSet, Event, Instant, Plan, Policy, System, Vcpu, VcpuId};
 
 pub(crate) use super::partition::Order;
 
@@ -26,9 +31,10 @@ pub(crate) fn build(
     let mut policy = Partitioned {
         order,
         params: params.clone(),
-        precise: jobs::precise(params),
         tasks: Tasks {
-            homes: ByVcpu::default(),
+            precise: jobs::precise(params),
+            homes: Arc::default(),
+            first: CoreId(0),
             partitions: system.cores.iter().map(|_| Partition::new(order)).collect(),
         },
         news: CoreSet::EMPTY,
@@ -50,30 +56,65 @@ struct Home {
     slot: u32,
 }
 
-/// The tasks, in the partitions of their cores.
+/// The tasks, in the partitions of their cores: of all cores, or of one.
 struct Tasks {
-    homes: ByVcpu<Home>,
+    /// Jobs are cut.
+    precise: bool,
+    /// Where all tasks are. Shared with what decides for one core, and changed only while it is
+    /// not.
+    homes: Arc<ByVcpu<Home>>,
+    /// The core of the first partition.
+    first: CoreId,
     partitions: Vec<Partition>,
 }
 
 impl Tasks {
+    #[inline]
     fn on(&mut self, core: CoreId) -> &mut Partition {
-        &mut self.partitions[core.0 as usize]
+        &mut self.partitions[usize::from(core.0 - self.first.0)]
+    }
+    /// What happens to a task is told to its partition; the core of that.
+    #[inline]
+    fn learn(&mut self, event: &Event) -> Option<CoreId> {
+        match event {
+            Event::Released(job) => self.change(job.id.vcpu, |backlog| backlog.release(job)),
+            Event::Completed(id) => self.change(id.vcpu, |backlog| backlog.complete(*id)),
+            // Only enforcement looks at what was consumed.
+            Event::Ran(segment) if self.precise => {
+                let service = segment.usage.service;
+                self.change(segment.vcpu, |backlog| backlog.charge(service))
+            }
+            Event::Ran(_)
+            | Event::Woke { .. }
+            | Event::AllowanceSpent { .. }
+            | Event::Sampled(_)
+            | Event::Arrived(_)
+            | Event::Left(_)
+            | Event::Changed(_)
+            | Event::ServiceDone(_)
+            | Event::Failed { .. } => None,
+        }
+    }
+    #[inline]
+    fn change(&mut self, vcpu: VcpuId, act: impl FnOnce(&mut Backlog)) -> Option<CoreId> {
+        let Home { core, slot } = *self.homes.get(vcpu)?;
+        self.on(core).change(slot, act);
+        Some(core)
     }
     fn add(&mut self, vcpu: &Vcpu, core: CoreId, backlog: Backlog) {
         let fixed = Instant::ZERO + priority::of(vcpu).0;
         let slot = self.on(core).add(vcpu.id, backlog, fixed);
-        self.homes.insert(vcpu.id, Home { core, slot });
+        Arc::make_mut(&mut self.homes).insert(vcpu.id, Home { core, slot });
     }
     /// Lets a task go; where it was, and what it had before it.
     fn remove(&mut self, vcpu: VcpuId) -> Option<(CoreId, Backlog)> {
-        let Home { core, slot } = self.homes.remove(vcpu)?;
+        let Home { core, slot } = Arc::make_mut(&mut self.homes).remove(vcpu)?;
         Some((core, self.on(core).remove(slot)?))
     }
     /// What a task has before it.
     fn backlog(&self, vcpu: VcpuId) -> Option<&Backlog> {
         let Home { core, slot } = *self.homes.get(vcpu)?;
-        self.partitions[core.0 as usize].backlog(slot)
+        self.partitions[usize::from(core.0 - self.first.0)].backlog(slot)
     }
     /// Whether a task has nothing before it.
     fn is_idle(&self, vcpu: VcpuId) -> bool {
@@ -97,7 +138,6 @@ impl Tasks {
 struct Partitioned {
     order: Order,
     params: Params,
-    precise: bool,
     table: Table,
     tasks: Tasks,
     /// Cores whose partition was told something since the last decision.
@@ -106,18 +146,20 @@ struct Partitioned {
 
 impl Policy for Partitioned {
     fn on_event(&mut self, at: Instant, event: &Event) {
-        match event {
-            Event::Released(job) => self.change(job.id.vcpu, |backlog| backlog.release(job)),
-            Event::Completed(id) => self.complete(*id, at),
-            // Only enforcement looks at what was consumed.
-            Event::Ran(segment) if self.precise => {
-                let service = segment.usage.service;
-                self.change(segment.vcpu, |backlog| backlog.charge(service));
+        if let Some(core) = self.tasks.learn(event) {
+            self.news.insert(core);
+            if !self.table.is_settled() && matches!(event, Event::Completed(_)) {
+                self.note_rest(core, at);
             }
+            return;
+        }
+        match event {
             Event::Arrived(vcpu) => self.arrive(vcpu, at),
             Event::Changed(vcpu) => self.table.ask(vcpu, at),
             Event::Left(vcpu) => self.leave(*vcpu, at),
-            Event::Ran(_)
+            Event::Released(_)
+            | Event::Completed(_)
+            | Event::Ran(_)
             | Event::Woke { .. }
             | Event::AllowanceSpent { .. }
             | Event::Sampled(_)
@@ -136,29 +178,9 @@ impl Policy for Partitioned {
         }
         plan.wake = self.table.next();
     }
-}
 
-// What looks at one partition.
-impl Partitioned {
-    #[inline]
-    fn change(&mut self, vcpu: VcpuId, act: impl FnOnce(&mut Backlog)) {
-        let Some(Home { core, slot }) = self.tasks.homes.get(vcpu).copied() else { return };
-        self.tasks.on(core).change(slot, act);
-        self.news.insert(core);
-    }
-    fn complete(&mut self, id: JobId, at: Instant) {
-        self.change(id.vcpu, |backlog| backlog.complete(id));
-        if !self.table.is_settled()
-            && let Some(core) = self.tasks.homes.get(id.vcpu).map(|home| home.core)
-        {
-            self.note_rest(core, at);
-        }
-    }
-    /// Reports to the table if no job is pending on `core` at `at`.
-    fn note_rest(&mut self, core: CoreId, at: Instant) {
-        if self.tasks.are_idle(self.table.on(core)) {
-            self.table.rest(core, at);
-        }
+    fn apart(&mut self) -> Option<&mut dyn Apart> {
+        Some(self)
     }
 }
 
@@ -190,9 +212,10 @@ impl Partitioned {
     /// From the next release on it has this reservation.
     fn become_as(&mut self, vcpu: &Vcpu) {
         let budget = vcpu.reservation.budget;
-        self.change(vcpu.id, |backlog| backlog.set_budget(budget));
+        self.tasks.change(vcpu.id, |backlog| backlog.set_budget(budget));
         if let Some(Home { core, slot }) = self.tasks.homes.get(vcpu.id).copied() {
             self.tasks.on(core).set_fixed(slot, Instant::ZERO + priority::of(vcpu).0);
+            self.news.insert(core);
         }
     }
     fn leave(&mut self, vcpu: VcpuId, at: Instant) {
@@ -209,5 +232,11 @@ impl Partitioned {
         self.table.leave(vcpu, at, used);
         self.news.insert(core);
         self.note_rest(core, at);
+    }
+    /// Reports to the table if no job is pending on `core` at `at`.
+    fn note_rest(&mut self, core: CoreId, at: Instant) {
+        if self.tasks.are_idle(self.table.on(core)) {
+            self.table.rest(core, at);
+        }
     }
 }

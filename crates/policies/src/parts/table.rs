@@ -262,9 +262,14 @@ impl Table {
     /// Pays what is owed: answers and homes.
     #[inline]
     pub(crate) fn reply(&mut self, plan: &mut Plan) {
-        if !self.verdicts.is_empty() || !self.homes.is_empty() {
+        if self.owes() {
             self.pay(plan);
         }
+    }
+    /// Whether it owes the next plan any.
+    #[inline]
+    pub(crate) const fn owes(&self) -> bool {
+        !self.verdicts.is_empty() || !self.homes.is_empty()
     }
     #[cold]
     fn pay(&mut self, plan: &mut Plan) {

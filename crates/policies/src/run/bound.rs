@@ -5,8 +5,10 @@
 //! pairs); without one a server is EDF on a core of its own,
 //! where a release preempts once at most. The policy is called for a release, for a completion and
 //! once more for the segment that ends with it, for what a preemption ends, and where a dual has
-//! spent its budget, once in each of its windows. Windows begin with releases.
+//! spent its budget, once in each of its windows. Windows begin with releases; those of a sporadic
+//! task's server are shorter than its period and count as jobs of it.
 
+use super::reduce;
 use crate::interference::{Interference, Releases};
 use crate::tree::{Kind, Subsystem};
 use maracas_core::admission::Verdict;
@@ -22,9 +24,15 @@ pub(crate) fn interference(
     params: &Params,
     length: Duration,
 ) -> Result<Interference, Verdict> {
-    let tree = super::run_tree(system, params)?;
-    let releases = Releases::new(system, length);
-    let parts = tree.subsystems.iter().map(|part| of_subsystem(part, &releases));
+    let reduction = super::reduction(system, params)?;
+    // A server of a sporadic task has a budget in each of its windows.
+    let mut windowed = system.clone();
+    for vcpu in &mut windowed.vcpus {
+        let window = reduce::find(&reduction.tasks, vcpu.id).window;
+        vcpu.reservation.period = window.map_or(vcpu.reservation.period, Duration::from_ticks);
+    }
+    let releases = Releases::new(&windowed, length);
+    let parts = reduction.tree.subsystems.iter().map(|part| of_subsystem(part, &releases));
     Ok(parts.fold(Interference::default(), Interference::and))
 }
 

@@ -119,8 +119,12 @@ pub(crate) const ENTRY: Entry = Entry {
 /// # Errors
 /// The verdict, where the policy would not admit the system.
 pub fn run_tree(system: &System, params: &Params) -> Result<Tree, Verdict> {
+    reduction(system, params).map(|reduction| reduction.tree)
+}
+
+fn reduction(system: &System, params: &Params) -> Result<Reduction, Verdict> {
     match judged(system, params) {
-        (_, verdict, Some(reduction)) if verdict.accepted() => Ok(reduction.tree),
+        (_, verdict, Some(reduction)) if verdict.accepted() => Ok(reduction),
         (_, verdict, _) => Err(verdict),
     }
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ class Study:
         """The labels of the policies."""
         return self._study.policies
 
-    def run(self, items: list[int]) -> str:
+    def run(self, items: Sequence[int]) -> str:
         """Run the sets of these numbers: a line for each, which `Sweep` puts together.
 
         What a line says depends on the study and its number alone, not on where or when it runs.
@@ -122,7 +122,9 @@ def _known(text: str, file: str, folder: str) -> Study:
     return Study(text, file, folder)
 
 
-def _piece(version: str, text: str, file: str, folder: str, sweep: str, items: list[int]) -> str:
+def _piece(
+    version: str, text: str, file: str, folder: str, sweep: str, items: Sequence[int]
+) -> str:
     """Run a piece, in whatever process this is, with the program that it is of.
 
     `sweep` differs from call to call: Dask takes equal calls for one, and would end a piece of this
@@ -134,12 +136,16 @@ def _piece(version: str, text: str, file: str, folder: str, sweep: str, items: l
     return _known(text, file, folder).run(items)
 
 
-def _pieces(gathered: _maracas.Gathered, size: int) -> Iterator[list[int]]:
-    """Cut the sets that are missing now into pieces."""
+def _pieces(gathered: _maracas.Gathered, size: int) -> Iterator[Sequence[int]]:
+    """Cut the sets that are missing now into pieces.
+
+    Numbers that follow each other travel as a range: Dask looks at each element of a list.
+    """
     start = 0
     while items := gathered.missing(start, size):
-        yield items
-        start = items[-1] + 1
+        between = range(items[0], items[-1] + 1)
+        yield between if len(between) == len(items) else items
+        start = between.stop
 
 
 def sweep(
@@ -183,8 +189,8 @@ def sweep(
 
 def _run(
     pool: Executor,
-    call: Callable[[list[int]], str],
-    pieces: Iterator[list[int]],
+    call: Callable[[Sequence[int]], str],
+    pieces: Iterator[Sequence[int]],
     pending: int,
     keep: Callable[[str], None],
 ) -> None:

@@ -4,14 +4,16 @@
 
 use super::Case;
 use maracas_console::failure::Failure;
+use maracas_core::admission::Verdict;
 use maracas_core::contract::Entry;
 use maracas_core::params::{Params, Value};
-use maracas_core::{CoreId, Duration, PPB, Rate, Role, Vcpu};
+use maracas_core::{CoreId, Duration, PPB, Rate, Role, System, Vcpu};
 use maracas_live::host::costs::{
     self, Keeps, ROTATIONS_APART, WAKES_A_PERIOD, WakeCost, rounded_up,
 };
 use maracas_live::host::platform::Platform;
 use maracas_live::host::probe::freezer_calls;
+use maracas_policies::interference;
 use std::sync::OnceLock;
 
 /// The parameters by which policies say after how much time another VCPU has its turn in the
@@ -28,6 +30,13 @@ const CHUNK_PART: u64 = 10;
 const DEAR: Duration = Duration::from_micros(300);
 /// How often it is measured at most.
 const TRIES: usize = 4;
+
+/// The time over which what policies do is counted: so many of the longest period that what the
+/// start adds does not show.
+pub(crate) const PERIODS: u64 = 1_000;
+/// How many times as long budgets and periods are tried where agents leave too little room.
+const LONGER: [u64; 11] = [2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
+const SECOND: u128 = 1_000_000_000;
 
 /// What decisions cost on this host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,6 +106,16 @@ pub struct Agents {
     pub costs: HostCosts,
     /// What the agent of each core takes.
     pub loads: Vec<Load>,
+    /// Where too little room is left for what would be admitted without agents: how many times as
+    /// long budgets and periods have to be for it.
+    pub longer: Option<u64>,
+}
+
+/// A system with the room that its agents leave.
+struct Room {
+    system: System,
+    verdict: Verdict,
+    loads: Vec<Load>,
 }
 
 /// What the agent of `core` will do for these VCPUs: two wakes in each period, and one for each
@@ -107,7 +126,6 @@ fn load(
     slice: Option<Duration>,
     decision: Duration,
 ) -> Load {
-    const SECOND: u128 = 1_000_000_000;
     // Service VCPUs' service requests are paid for from their own budgets.
     let own = |vcpu: &&&Vcpu| {
         let carries = matches!(vcpu.role, Role::Monitor | Role::Migration);
@@ -194,49 +212,108 @@ impl Case {
     }
 
     fn leave_room(&mut self, costs: HostCosts) -> Result<(), Failure> {
+        let fitted = self.verdict.accepted();
+        let Room { system, loads, verdict } = self.room(self.start.clone(), costs.decision);
+        let longer = (fitted && !verdict.accepted()).then(|| self.longer(costs.decision)).flatten();
+        self.agents = Some(Agents { costs, loads, longer });
+        (self.system.capacity, self.start.capacity) = (system.capacity, system.capacity);
+        self.judge()
+    }
+
+    /// Lowers what may be promised of `system`'s cores by what agents will take of the busiest.
+    fn room(&self, mut system: System, decision: Duration) -> Room {
         /// Where the policy places VCPUs otherwise once there is less room, it is asked again; the
         /// room only shrinks.
         const TIMES: usize = 4;
-        let (whole, mut taken) = (self.system.capacity, 0);
+        let (whole, mut taken) = (system.capacity, 0);
+        let mut verdict = self.entry.verdict(&system, &self.params);
+        let mut loads = self.loads(&system, &verdict, decision);
         for _ in 0..TIMES {
-            let loads = self.loads(costs.decision);
             let most = loads.iter().map(|load| load.ppb).max().unwrap_or(0);
-            self.agents = Some(Agents { costs, loads });
             let thousandths = most.div_ceil(PPB / 1000);
             if thousandths <= taken {
                 break;
             }
             taken = thousandths;
-            let capacity = without(whole, taken);
-            (self.system.capacity, self.start.capacity) = (capacity, capacity);
-            self.judge()?;
+            system.capacity = without(whole, taken);
+            verdict = self.entry.verdict(&system, &self.params);
+            if !verdict.accepted() {
+                break;
+            }
+            loads = self.loads(&system, &verdict, decision);
         }
-        Ok(())
+        Room { system, verdict, loads }
+    }
+
+    /// How many times as long budgets and periods would be admitted: their shares are the same,
+    /// and agents act less often.
+    fn longer(&self, decision: Duration) -> Option<u64> {
+        let first = self.first_service_vcpu();
+        let stretched = |times: u64| {
+            let mut system = self.start.clone();
+            for vcpu in system.vcpus.iter_mut().filter(|vcpu| vcpu.id < first) {
+                let r = &mut vcpu.reservation;
+                (r.budget, r.period, r.deadline) =
+                    (r.budget * times, r.period * times, r.deadline * times);
+            }
+            system
+        };
+        let fits = |times: &u64| self.room(stretched(*times), decision).verdict.accepted();
+        LONGER.into_iter().find(fits)
     }
 
     /// What agents will do where the policy placed the VCPUs.
-    fn loads(&self, decision: Duration) -> Vec<Load> {
+    fn loads(&self, system: &System, verdict: &Verdict, decision: Duration) -> Vec<Load> {
         let slices = self.entry.params.iter().filter(|spec| SLICES.contains(&spec.name));
         let slice = slices.filter_map(|spec| self.params.time(spec)).min();
-        let cores = self.start.cores.len().max(1) as u64;
-        let by_core = self.verdict.cores.iter().filter(|it| !it.vcpus.is_empty()).map(|it| {
+        let cores = system.cores.len().max(1) as u64;
+        let by_core = verdict.cores.iter().filter(|it| !it.vcpus.is_empty()).map(|it| {
             let here = |vcpu: &&Vcpu| it.vcpus.contains(&vcpu.id);
-            let vcpus: Vec<_> = self.start.vcpus.iter().filter(here).collect();
+            let vcpus: Vec<_> = system.vcpus.iter().filter(here).collect();
             let load = load(it.core, &vcpus, slice, decision);
             match it.core {
                 Some(_) => load,
                 // They take turns on all cores.
                 None => {
-                    Load { wakes_per_s: load.wakes_per_s / cores, ppb: load.ppb / cores, ..load }
+                    let Load { wakes_per_s, ppb, .. } =
+                        self.moving(system, decision).unwrap_or(load);
+                    Load { wakes_per_s: wakes_per_s / cores, ppb: ppb / cores, ..load }
                 }
             }
         });
         by_core.collect()
     }
 
+    /// What all agents together do at most for VCPUs that move between all cores, by the structure
+    /// of what the policy plans: a decision for each of its acts. `None` where that is not known.
+    fn moving(&self, system: &System, decision: Duration) -> Option<Load> {
+        let name = self.entry.name.rsplit('+').next()?;
+        let periods = system.vcpus.iter().map(|vcpu| vcpu.reservation.period);
+        let length = Duration::from_ticks(periods.max()?.ticks().checked_mul(PERIODS)?);
+        let acts = interference::calls(name, system, &self.params, length)?.acts;
+        let a_second = u128::from(acts) * SECOND / u128::from(length.ticks().max(1));
+        let fit = |number: u128| u64::try_from(number).unwrap_or(u64::MAX);
+        let ppb = fit(a_second * u128::from(decision.ticks()));
+        Some(Load { core: None, wakes_per_s: fit(a_second), ppb })
+    }
+
+    /// Why what would be admitted otherwise is not, where agents take too much, and the way out.
+    pub fn of_room(&self) -> Option<String> {
+        let Agents { costs, loads, longer } = self.agents.as_ref()?;
+        let longer = (*longer)?;
+        let most = loads.iter().max_by_key(|load| load.ppb)?;
+        let place = most.core.map_or("each core".to_string(), |core| core.to_string());
+        let (share, wakes, each) =
+            (percent(most.ppb), most.wakes_per_s, rounded_up(costs.decision));
+        Some(format!(
+            "agents leave too little room: {wakes} decisions a second of {each} each are {share} \
+             of {place}; budgets and periods {longer} times as long would be admitted"
+        ))
+    }
+
     /// What agents will take, in a sentence; `None` where that is not known, or nothing.
     pub fn of_agents(&self) -> Option<String> {
-        let Agents { costs, loads } = self.agents.as_ref()?;
+        let Agents { costs, loads, .. } = self.agents.as_ref()?;
         let each = loads.iter().filter(|load| load.wakes_per_s > 0).map(|load| {
             let place = load.core.map_or("each core".to_string(), |core| core.to_string());
             let (share, wakes) = (percent(load.ppb), load.wakes_per_s);

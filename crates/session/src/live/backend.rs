@@ -50,18 +50,34 @@ impl Chosen {
 /// Where the scheduler in the kernel is asked for and cannot carry the run out: everything that is
 /// in the way.
 pub fn choose(asked: Backend, case: &Case, setup: &Setup) -> Result<Chosen, Failure> {
-    let agents = |why_not| Chosen { word: "agents", why_not, in_kernel: false };
-    if asked == Backend::Agents {
-        return Ok(agents(None));
+    let mut obstacles = Vec::new();
+    if asked != Backend::Agents {
+        obstacles = in_kernel::obstacles(setup);
+        obstacles.extend(beyond(case, setup));
     }
-    let mut obstacles: Vec<String> = in_kernel::obstacles(setup);
-    obstacles.extend(beyond(case, setup));
-    match (obstacles.is_empty(), asked) {
-        (true, _) => Ok(Chosen { word: "sched-ext", why_not: None, in_kernel: true }),
-        (false, Backend::Auto) => Ok(agents(Some(obstacles.join("; ")))),
-        (false, _) => {
-            let obstacles = obstacles.join("; ");
-            Err(Failure::new(format!("--backend sched-ext cannot carry this out: {obstacles}")))
+    chosen(asked, obstacles, in_kernel::refusal)
+}
+
+/// Chooses by what is in the way; `auto` takes the scheduler in the kernel only where loading it,
+/// which is tried last, is not refused either.
+fn chosen(
+    asked: Backend,
+    mut obstacles: Vec<String>,
+    refusal: impl FnOnce() -> Option<String>,
+) -> Result<Chosen, Failure> {
+    let agents = |why_not| Chosen { word: "agents", why_not, in_kernel: false };
+    if asked == Backend::Auto && obstacles.is_empty() {
+        obstacles.extend(refusal());
+    }
+    let why = obstacles.join("; ");
+    match asked {
+        Backend::Agents => Ok(agents(None)),
+        _ if obstacles.is_empty() => {
+            Ok(Chosen { word: "sched-ext", why_not: None, in_kernel: true })
+        }
+        Backend::Auto => Ok(agents(Some(why))),
+        Backend::SchedExt => {
+            Err(Failure::new(format!("--backend sched-ext cannot carry this out: {why}")))
         }
     }
 }
@@ -78,4 +94,27 @@ fn beyond(case: &Case, setup: &Setup) -> impl Iterator<Item = String> {
         (is_slowed, "no core is slowed down there (--emulate)".to_string()),
     ];
     found.into_iter().filter(|(is_asked, _)| *is_asked).map(|(_, why)| why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn word(asked: Backend, obstacle: Option<&str>, refusal: Option<&str>) -> &'static str {
+        let obstacles = obstacle.map(String::from).into_iter().collect();
+        chosen(asked, obstacles, || refusal.map(String::from)).map_or("refused", |it| it.word)
+    }
+
+    #[test]
+    fn auto_goes_back_to_agents_where_the_kernel_refuses_to_load_the_scheduler() {
+        assert_eq!(word(Backend::Auto, None, None), "sched-ext");
+        assert_eq!(word(Backend::Auto, Some("no BTF"), None), "agents");
+        assert_eq!(word(Backend::Auto, None, Some("not permitted")), "agents");
+        let back = chosen(Backend::Auto, Vec::new(), || Some("not permitted".into())).unwrap();
+        assert_eq!(back.note().as_deref(), Some("agents carry this out: not permitted"));
+        // What is asked for by name is not tried twice: the run itself says what is refused.
+        assert_eq!(word(Backend::SchedExt, None, Some("not permitted")), "sched-ext");
+        assert_eq!(word(Backend::SchedExt, Some("no BTF"), None), "refused");
+        assert_eq!(word(Backend::Agents, None, Some("not permitted")), "agents");
+    }
 }

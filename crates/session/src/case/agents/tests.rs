@@ -164,6 +164,37 @@ fn what_agents_leave_no_room_for_is_refused() {
     assert!(!case.verdict.accepted(), "650 decisions of 1.5 ms are nearly all of a core");
 }
 
+/// Three workers of 60 %, under each policy that moves them between two cores: with decisions of
+/// 110 us there is room, with decisions of 760 us as the slow host of the lab has them there is not.
+#[test]
+fn policies_that_move_jobs_are_charged_for_what_they_do() {
+    for policy in ["run", "qps", "g-edf", "u-edf", "dp-wrap", "pd2"] {
+        let overrides = Overrides { policy: Some(policy.into()), ..Overrides::default() };
+        let mut case = live(&example("global.toml"), &overrides);
+        let structure = case.moving(&case.start, us(100)).expect("it is counted");
+        assert!(structure.wakes_per_s > 350, "{policy}: {structure:?}, of 100 jobs");
+        case.leave_room(host(us(30), us(80))).map_err(|_| ()).expect("good parameters");
+        assert!(case.verdict.accepted(), "{policy}: {:?}", case.of_agents());
+        assert_eq!((case.agents.as_ref().expect("known").longer, case.of_room()), (None, None));
+
+        let mut case = live(&example("global.toml"), &overrides);
+        case.leave_room(host(us(60), us(760))).map_err(|_| ()).expect("good parameters");
+        assert!(!case.verdict.accepted(), "{policy}: {:?}", case.of_agents());
+        let longer = case.agents.as_ref().expect("known").longer.expect("they fit with less to do");
+        let said = case.of_room().expect("it is why");
+        assert!(said.starts_with("agents leave too little room: "), "{said}");
+        let end = format!("budgets and periods {longer} times as long would be admitted");
+        assert!(said.contains(" decisions a second of 760us each are ") && said.ends_with(&end));
+        for vcpu in &mut case.start.vcpus {
+            let r = &mut vcpu.reservation;
+            (r.budget, r.period, r.deadline) =
+                (r.budget * longer, r.period * longer, r.deadline * longer);
+        }
+        case.start.capacity = Rate::new(9, 10);
+        assert!(case.room(case.start.clone(), us(760)).verdict.accepted(), "{policy} {longer}");
+    }
+}
+
 #[test]
 fn budgets_that_end_late_are_named_with_what_would_do() {
     let mut case = live(&example("quickstart.toml"), &Overrides::default());
