@@ -129,7 +129,7 @@ fn try_sets(protocol: Protocol, policy: &str) -> (u64, u64) {
             most = most.max(observed.blocked_max.ticks() * 1_000 / bound.ticks().max(1));
         }
     }
-    println!(
+    eprintln!(
         "{} under {policy}: {admitted} of {} admitted, at most {most} thousandths of the bound",
         protocol.name(),
         sets()

@@ -68,7 +68,12 @@ impl<T> List<T> {
         self.length += 1;
         match self.parts.last_mut() {
             Some(part) if part.len() < PART => part.push(entry),
-            Some(_) | None => self.parts.push(alloc::vec![entry]),
+            Some(_) => {
+                let mut part = Vec::with_capacity(PART + 1);
+                part.push(entry);
+                self.parts.push(part);
+            }
+            None => self.parts.push(alloc::vec![entry]),
         }
     }
     /// Puts an entry in, so that it stands at `place`.
@@ -94,6 +99,22 @@ impl<T> List<T> {
     /// Where there is none.
     pub fn remove(&mut self, place: usize) -> T {
         let (part, place) = self.find(place);
+        self.remove_from(part, place)
+    }
+    /// Takes out the entry of which `is_it` is true, if it is there: `is_behind` says of which
+    /// entries it is true or which are behind that one. Like [`List::partition_point`] it searches
+    /// by halves, and so needs a list in order, but only for the part; there it looks at all.
+    pub fn take(
+        &mut self,
+        mut is_behind: impl FnMut(&T) -> bool,
+        is_it: impl FnMut(&T) -> bool,
+    ) -> Option<T> {
+        let mut starts_behind = |part: &Vec<T>| part.first().is_some_and(&mut is_behind);
+        let part = self.parts.partition_point(|part| !starts_behind(part)).checked_sub(1)?;
+        let place = self.parts[part].iter().position(is_it)?;
+        Some(self.remove_from(part, place))
+    }
+    fn remove_from(&mut self, part: usize, place: usize) -> T {
         self.length -= 1;
         let entry = self.parts[part].remove(place);
         let left = self.parts[part].len();
@@ -242,6 +263,12 @@ mod tests {
             let place = plain.partition_point(|entry| *entry < bound);
             assert_eq!(sorted.partition_point(|entry| *entry < bound), place);
         }
+        let mut sorted: List<u32> = sorted.into_iter().copied().collect();
+        for number in (0..12_001).map(|turn| turn * 7 % 12_001) {
+            let taken = sorted.take(|entry| *entry > number, |entry| *entry == number);
+            assert_eq!(taken, plain.binary_search(&number).ok().map(|_| number));
+        }
+        assert!(sorted.is_empty());
         list.retain(|entry| entry % 3 == 0);
         let kept = list.iter().filter(|entry| *entry % 3 == 0).count();
         assert_eq!(list.len(), kept);

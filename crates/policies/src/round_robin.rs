@@ -15,6 +15,7 @@
 //! # Where we differ from the paper
 //! The quantum is finite; the paper studies the limit of small ones.
 
+use crate::parts::jobs::ByVcpu;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use maracas_core::admission::{CoreVerdict, Objection, Verdict};
@@ -22,7 +23,7 @@ use maracas_core::contract::{
     Claims, End, Entry, Event, Grant, Limit, Needs, Plan, Policy, Segment, no_service_vcpus,
 };
 use maracas_core::params::{Kind, ParamSpec, Params};
-use maracas_core::{CoreId, CoreSet, Duration, Instant, System, Vcpu, VcpuId};
+use maracas_core::{CoreId, Duration, Instant, System, Vcpu, VcpuId};
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "round-robin",
@@ -43,20 +44,25 @@ const QUANTUM: ParamSpec = ParamSpec {
 };
 const PARAMS: &[ParamSpec] = &[QUANTUM];
 
-/// One VCPU in its core's run queue.
+/// What is known of one VCPU.
 struct Turn {
-    vcpu: VcpuId,
+    core: CoreId,
+    /// Turns are numbered as VCPUs come to the end of a run queue; 0 before the first.
+    number: u64,
     /// Background service received so far.
     meter: Duration,
-    /// Where its turn ends.
-    until: Limit,
 }
 
+/// The run queues stand in the plan alone, in the order of the turns' numbers.
 struct State {
     quantum: Duration,
-    run_queues: Vec<Vec<Turn>>,
-    stale: CoreSet,
+    cores: usize,
+    turns: ByVcpu<Turn>,
+    next: u64,
     arrived: Vec<(VcpuId, CoreId)>,
+    left: Vec<(VcpuId, CoreId)>,
+    /// What goes to the end of a run queue, in this order.
+    to_end: Vec<Grant>,
 }
 
 /// Everything is admitted: this policy promises nothing.
@@ -81,10 +87,17 @@ fn no_quantum() -> Verdict {
 fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
     let quantum = params.time(&QUANTUM).filter(|quantum| !quantum.is_zero());
     let Some(quantum) = quantum else { return Err(no_quantum()) };
-    let run_queues = system.cores.iter().map(|_| Vec::new()).collect();
-    let mut state = State { quantum, run_queues, stale: CoreSet::EMPTY, arrived: Vec::new() };
+    let mut state = State {
+        quantum,
+        cores: system.cores.len(),
+        turns: ByVcpu::default(),
+        next: 1,
+        arrived: Vec::new(),
+        left: Vec::new(),
+        to_end: Vec::new(),
+    };
     for vcpu in &system.vcpus {
-        state.enter(vcpu, state.first_turn(vcpu.id));
+        state.enter(vcpu, Duration::ZERO);
     }
     Ok(Box::new(state))
 }
@@ -95,49 +108,36 @@ fn host(vcpu: &Vcpu, cores: usize) -> CoreId {
 }
 
 impl State {
-    fn first_turn(&self, vcpu: VcpuId) -> Turn {
-        Turn { vcpu, meter: Duration::ZERO, until: Limit(self.quantum) }
-    }
-
-    fn enter(&mut self, vcpu: &Vcpu, turn: Turn) {
-        let core = host(vcpu, self.run_queues.len());
-        self.run_queues[core.0 as usize].push(turn);
+    /// `vcpu`, which has received `meter` so far, comes to its core.
+    fn enter(&mut self, vcpu: &Vcpu, meter: Duration) {
+        let core = host(vcpu, self.cores);
+        self.turns.insert(vcpu.id, Turn { core, number: 0, meter });
         self.arrived.push((vcpu.id, core));
-        self.stale.insert(core);
+        self.to_end.push(Grant::new(vcpu.id, Limit(meter + self.quantum)));
     }
 
     fn ran(&mut self, segment: &Segment) {
-        let run_queue = &mut self.run_queues[segment.core.0 as usize];
-        let Some(place) = run_queue.iter().position(|turn| turn.vcpu == segment.vcpu) else {
-            return;
-        };
-        run_queue[place].meter += segment.usage.service;
+        let Some(turn) = self.turns.get_mut(segment.vcpu) else { return };
+        turn.meter += segment.usage.service;
         if matches!(segment.end, End::LimitReached | End::MemorySpent | End::Blocked) {
-            let mut turn = run_queue.remove(place);
-            turn.until = Limit(turn.meter + self.quantum);
-            run_queue.push(turn);
-            self.stale.insert(segment.core);
+            self.to_end.push(Grant::new(segment.vcpu, Limit(turn.meter + self.quantum)));
         }
     }
 
     fn leave(&mut self, vcpu: VcpuId) -> Option<Turn> {
-        for (core, run_queue) in self.run_queues.iter_mut().enumerate() {
-            if let Some(place) = run_queue.iter().position(|turn| turn.vcpu == vcpu) {
-                self.stale.insert(CoreId(core as u16));
-                return Some(run_queue.remove(place));
-            }
-        }
-        None
+        let turn = self.turns.remove(vcpu)?;
+        self.left.push((vcpu, turn.core));
+        Some(turn)
     }
 }
 
 impl Policy for State {
     fn on_event(&mut self, _: Instant, event: &Event) {
         match event {
-            Event::Arrived(vcpu) => self.enter(vcpu, self.first_turn(vcpu.id)),
+            Event::Arrived(vcpu) => self.enter(vcpu, Duration::ZERO),
             Event::Changed(vcpu) => {
                 if let Some(turn) = self.leave(vcpu.id) {
-                    self.enter(vcpu, turn);
+                    self.enter(vcpu, turn.meter);
                 }
             }
             Event::Left(vcpu) => {
@@ -159,12 +159,19 @@ impl Policy for State {
             plan.set_home(vcpu, Some(core));
             plan.answer(vcpu, Ok(core));
         }
-        while let Some(core) = self.stale.pop_first() {
-            let turns = self.run_queues[core.0 as usize].iter();
-            let grants = turns.map(|turn| Grant::new(turn.vcpu, turn.until));
-            let run_queue = &mut plan.run_queue_mut(core).background;
-            run_queue.clear();
-            run_queue.extend(grants);
+        for (vcpu, core) in self.left.drain(..) {
+            plan.run_queue_mut(core).background.retain(|grant| grant.vcpu != vcpu);
+        }
+        for grant in self.to_end.drain(..) {
+            let Some(Turn { core, number, .. }) = self.turns.get(grant.vcpu) else { continue };
+            let is_behind = |other: &Grant| {
+                self.turns.get(other.vcpu).is_some_and(|turn| turn.number > *number)
+            };
+            let run_queue = &mut plan.run_queue_mut(*core).background;
+            run_queue.take(is_behind, |other| other.vcpu == grant.vcpu);
+            run_queue.push(grant);
+            self.turns.get_mut(grant.vcpu).into_iter().for_each(|turn| turn.number = self.next);
+            self.next += 1;
         }
     }
 }
