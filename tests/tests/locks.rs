@@ -5,8 +5,6 @@
 //! Optimized (`cargo test --release`, as CI runs it) it is 1000 sets a protocol and policy;
 //! `LOCK_SETS` says another number.
 
-#![allow(clippy::print_stdout)] // How near the bounds come, to see with --nocapture.
-
 use maracas_core::contract::{End, Observer, Segment};
 use maracas_core::params::{Params, Value};
 use maracas_core::resources::{Protocol, Resources, Section};
