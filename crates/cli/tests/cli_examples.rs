@@ -33,7 +33,8 @@ fn commands(head: &str) -> Vec<(Vec<String>, String)> {
                 if !remark.is_empty() {
                     remark.push(word);
                 } else if word.starts_with("--") || word.ends_with(".toml") || takes_value {
-                    let options = ["--set", "--until", "--policy", "--machine", "--sense"];
+                    let options =
+                        ["--set", "--until", "--policy", "--machine", "--sense", "--locks"];
                     takes_value = options.contains(&word);
                     arguments.push(word.to_string());
                 } else {

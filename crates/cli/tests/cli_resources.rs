@@ -43,6 +43,10 @@ fn bounds_stand_in_the_verdict_and_hold_in_the_run() {
     }
     let blocked: u64 = rows.iter().filter_map(|row| row["blocked_max_ns"].as_u64()).sum();
     assert!(blocked > 0, "someone was blocked");
+    for protocol in ["fmlp+", "omlp", "mrsp"] {
+        let ran = json(&["sim", EXAMPLE, "--json", "--locks", protocol]);
+        assert_eq!(ran["resources"]["protocol"], protocol);
+    }
     let output = maracas(&repository(), &["sim", EXAMPLE]);
     let shown = text(&output.stdout);
     assert!(shown.contains("resources under mpcp:"), "{shown}");

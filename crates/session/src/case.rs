@@ -57,7 +57,7 @@ pub struct Overrides {
     /// Number of cores in place of the file's
     #[arg(long, value_name = "M")]
     pub cores: Option<usize>,
-    /// Protocol by which the tasks of a bare set share their resources
+    /// Protocol by which jobs share resources, in place of the file's: mpcp, fmlp+, omlp or mrsp
     #[arg(long, value_name = "PROTOCOL", value_parser = args::protocol)]
     pub locks: Option<Protocol>,
     /// A policy that is in no register, in place of all these.
@@ -157,6 +157,7 @@ impl Case {
         machine: Machine,
         overrides: &Overrides,
     ) -> Result<Self, Failure> {
+        resources::refuse_live(&scenario, machine)?;
         let (entry, mut params) = chosen(&scenario, overrides)?;
         check_params(&params, entry)
             .map_err(|(name, why)| Failure::new(scenario.at_param(&name, why)))?;
@@ -191,6 +192,7 @@ impl Case {
             scenario: Some(scenario),
         };
         case.refuse_unmet_needs()?;
+        case.share(overrides.locks)?;
         case.refuse_unshared()?;
         case.judge()?;
         case.notes = case.of_classes();

@@ -30,6 +30,7 @@ const LARGE: &[(&str, &str, usize, &str)] = &[
     // replayed as a whole. Its methods are spread over files by what they do.
     ("crates/live-core/src/enact.rs", "Core", 31, "the state of one core, whole"),
     ("crates/live-core/src/vcpu_handle.rs", "VcpuHandle", 31, "the state of one VCPU, whole"),
+    ("crates/sim/src/lib.rs", "Outcome", 13, "what a run came to, one field a counter or a list"),
     ("crates/sim/src/machine.rs", "Machine", 25, "the simulator's state, whole"),
     ("crates/sim/src/workload.rs", "Demand", 19, "the state of one VCPU's work, whole"),
     ("crates/sim/src/memory/shared.rs", "SharedMemory", 21, "the model's state with its scratch"),

@@ -155,6 +155,11 @@ fn refuse(
     }
 }
 
+/// The sum, or the most that a `u64` holds, which is beyond any deadline.
+fn total(times: impl Iterator<Item = u64>) -> u64 {
+    times.fold(0, u64::saturating_add)
+}
+
 impl Terms {
     /// How long a job of a task is blocked at most.
     fn bound(&self, task: usize) -> Option<u64> {
@@ -192,7 +197,7 @@ impl Setting {
             let most = longest.entry(other.core).or_insert(0);
             *most = other.longest_on(resource).max(*most);
         }
-        longest.values().sum()
+        total(longest.into_values())
     }
 }
 

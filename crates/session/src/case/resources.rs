@@ -3,17 +3,26 @@
 use super::{Case, Machine};
 use maracas_console::failure::Failure;
 use maracas_core::resources::Protocol;
+use maracas_scenario::Scenario;
+
+/// Refuses resources on a live machine.
+pub(super) fn refuse_live(scenario: &Scenario, machine: Machine) -> Result<(), Failure> {
+    if machine == Machine::Sim || scenario.resources.is_none() {
+        return Ok(());
+    }
+    Err(Failure::new(scenario.at_locks(
+        "resources are shared in simulation only, where jobs ask for them; drop `locks`, \
+         [[resource]] and `sections`, or use `maracas sim`",
+    )))
+}
 
 impl Case {
-    /// Refuses resources on a live machine, and beside models that say nothing of them.
+    /// Refuses resources beside models that say nothing of them.
     pub(super) fn refuse_unshared(&self) -> Result<(), Failure> {
         if self.system.resources.is_none() {
             return Ok(());
         }
-        let why = if self.machine == Machine::Live {
-            "resources are shared in simulation only, where jobs ask for them; drop `locks`, \
-             [[resource]] and `sections`, or use `maracas sim`"
-        } else if self.memory.is_some() || self.acting.paces.iter().any(Option::is_some) {
+        let why = if self.memory.is_some() || self.acting.paces.iter().any(Option::is_some) {
             "sections are lengths of time, which `memory` and `pace` would change; drop these or \
              `locks`"
         } else if !self.system.is_even() {
@@ -34,7 +43,8 @@ impl Case {
             .then(|| "overheads are charged, which the bounds on blocking do not count".to_string())
     }
 
-    /// Gives the tasks of a bare set that share resources the protocol that the command line names.
+    /// Takes the protocol that the command line names in place of the file's; a bare set of tasks
+    /// has none of its own.
     pub(super) fn share(&mut self, protocol: Option<Protocol>) -> Result<(), Failure> {
         match (&mut self.system.resources, protocol) {
             (Some(resources), Some(protocol)) => {
@@ -43,6 +53,7 @@ impl Case {
                 Ok(())
             }
             (None, None) => Ok(()),
+            (Some(_), None) if self.scenario.is_some() => Ok(()),
             (Some(_), None) => Err(Failure::about(
                 &self.file,
                 "its tasks share resources; say by which protocol with --locks mpcp (or fmlp+, \

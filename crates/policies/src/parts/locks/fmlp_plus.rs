@@ -13,16 +13,16 @@
 //! the core may be the less urgent one.
 
 use super::super::partitioned::Order;
-use super::{Kind, Request, Setting, Terms};
+use super::{Kind, Request, Setting, Terms, total};
 
 pub(super) fn terms(setting: &Setting) -> Terms {
     let delay = |place: usize| {
-        let once: u64 = setting.less_urgent(place).map(|(_, it)| it.longest_of(|_| true)).sum();
-        (setting.tasks[place].asks() + 1) * once
+        let once = total(setting.less_urgent(place).map(|(_, it)| it.longest_of(|_| true)));
+        (setting.tasks[place].asks() + 1).saturating_mul(once)
     };
     let waits = |place: usize| {
-        let of = |request: &Request| request.count * wait(setting, place, request.resource);
-        setting.tasks[place].requests.iter().map(of).sum::<u64>()
+        let of = |it: &Request| it.count.saturating_mul(wait(setting, place, it.resource));
+        total(setting.tasks[place].requests.iter().map(of))
     };
     let places = 0..setting.tasks.len();
     match setting.order {
@@ -34,7 +34,7 @@ pub(super) fn terms(setting: &Setting) -> Terms {
         // A job is delayed anew after every wait, not once in a busy interval.
         Order::Deadline => Terms {
             kind: Kind::Oblivious,
-            waits: places.clone().map(|it| Some(waits(it) + delay(it))).collect(),
+            waits: places.clone().map(|it| Some(waits(it).saturating_add(delay(it)))).collect(),
             delays: places.map(|_| 0).collect(),
         },
     }
@@ -46,5 +46,5 @@ fn wait(setting: &Setting, place: usize, resource: u32) -> u64 {
         let meets_user = setting.beside(other).any(|(_, user)| user.uses(resource));
         if meets_user { task.longest_of(|_| true) } else { task.longest_on(resource) }
     });
-    before.sum()
+    total(before)
 }

@@ -13,7 +13,7 @@
 //! More urgent tasks bring what their jobs ask in a window that is longer by their deadline, since
 //! the first of these may have been released before it.
 
-use super::{Kind, Request, Setting, Task, Terms};
+use super::{Kind, Request, Setting, Task, Terms, total};
 use alloc::vec::Vec;
 
 pub(super) fn terms(setting: &Setting) -> Terms {
@@ -34,7 +34,8 @@ pub(super) fn terms(setting: &Setting) -> Terms {
         let global = setting.less_urgent(place).map(|(_, it)| it.longest_of(is_global));
         let as_high = |resource| is_local(setting, resource) && ceiling(setting, resource) <= place;
         let local = setting.less_urgent(place).map(|(_, it)| it.longest_of(as_high)).max();
-        (asks.sum::<u64>() + 1) * (global.sum::<u64>() + local.unwrap_or(0))
+        let once = total(global).saturating_add(local.unwrap_or(0));
+        (asks.sum::<u64>() + 1).saturating_mul(once)
     });
     Terms { kind: Kind::Aware, waits: waits.collect(), delays: delays.collect() }
 }
@@ -55,8 +56,8 @@ fn ceiling(setting: &Setting, resource: u32) -> usize {
 fn hold(setting: &Setting, holder: usize, resource: u32) -> u64 {
     let least = ceiling(setting, resource);
     let ahead = |it| !is_local(setting, it) && ceiling(setting, it) <= least;
-    let others: u64 = setting.beside(holder).map(|(_, it)| it.longest_of(ahead)).sum();
-    setting.tasks[holder].longest_on(resource) + others
+    let others = total(setting.beside(holder).map(|(_, it)| it.longest_of(ahead)));
+    setting.tasks[holder].longest_on(resource).saturating_add(others)
 }
 
 /// How long one request waits at most.

@@ -11,12 +11,12 @@
 //! # Where we differ from the paper
 //! Each core counts with its own longest section, not with the longest of all.
 
-use super::{Kind, Request, Setting, Terms};
+use super::{Kind, Request, Setting, Terms, total};
 
 pub(super) fn terms(setting: &Setting) -> Terms {
     let waits = setting.tasks().map(|(place, task)| {
-        let of = |it: &Request| it.count * setting.once_each_core(place, it.resource);
-        Some(task.requests.iter().map(of).sum())
+        let of = |it: &Request| it.count.saturating_mul(setting.once_each_core(place, it.resource));
+        Some(total(task.requests.iter().map(of)))
     });
     let delays = setting.tasks().map(|(place, task)| {
         let as_high = |resource| {
@@ -24,7 +24,8 @@ pub(super) fn terms(setting: &Setting) -> Terms {
             task.uses(resource) || more.any(|(_, it)| it.uses(resource))
         };
         let requests = setting.less_urgent(place).flat_map(|(_, other)| &other.requests);
-        let lasts = |it: &Request| it.longest + setting.once_each_core(place, it.resource);
+        let lasts =
+            |it: &Request| it.longest.saturating_add(setting.once_each_core(place, it.resource));
         requests.filter(|it| as_high(it.resource)).map(lasts).max().unwrap_or(0)
     });
     Terms { kind: Kind::Oblivious, waits: waits.collect(), delays: delays.collect() }
