@@ -482,10 +482,13 @@ impl<E: Executor> Core<E> {
         // Raising brings the clocks up to date of what runs on another core; counters are read
         // before, in the mode that they counted in. What runs from that reading on counts in the
         // next mode, so the change is of that instant: another core's agent may be the one that
-        // acts, and then it runs meanwhile.
+        // acts, and then it runs meanwhile. Not what was frozen: a freeze that came late may switch
+        // it out until it is let go, which is no block.
         if matches!(level, Level::Foreground(_)) && self.means.events {
             result = self.settle(index);
-            read_at = read_at.or_else(|| Some(self.exec.now()));
+            if was != Level::Frozen {
+                read_at = read_at.or_else(|| Some(self.exec.now()));
+            }
         }
         let vcpu_handle = &mut self.vcpu_handles[index];
         let threads = vcpu_handle.threads.len();

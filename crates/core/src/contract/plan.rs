@@ -28,7 +28,10 @@ pub struct Plan {
     pub service_request: Option<(VcpuId, ServiceRequest)>,
     /// When to ask again at the latest; [`Instant::NEVER`] = only after events.
     pub wake: Instant,
-    /// Whether the machine must report the running segments ([`End::Metered`]) at `wake`.
+    /// Whether the machine must report the running segments ([`End::Metered`]) at
+    /// `wake`.
+    ///
+    /// [`End::Metered`]: super::End::Metered
     pub wake_metered: bool,
     /// Of each core, when it is asked for its sake.
     core_wakes: Vec<Instant>,
