@@ -33,7 +33,7 @@ cargo xtask lab [KERNEL...]     the live machine on other kernels and hosts, emu
                                 --quick for its part that CI runs; docs/lab.md has the rest
 cargo xtask swarm [ARGS]        random systems x policies x faults on all cores, until something
                                 breaks: --cases N (or --sets N), --seconds N, or --seed N to repeat
-                                one case; --kind programs|heavy|jobs|live and --policy NAME
+                                one case; --kind programs|heavy|churn|jobs|live and --policy NAME
                                 narrow it; live is the live machine on a simulated host
 cargo xtask python              the Python package: wheel, tests, types, notebooks, documents
 cargo xtask deb [--service]     the Debian package, built and looked through; --service tries its
