@@ -479,10 +479,9 @@ impl<E: Executor> Core<E> {
         let vcpu_handle = &self.vcpu_handles[index];
         let (id, was, mode) = (vcpu_handle.id, vcpu_handle.level, vcpu_handle.mode());
         let (mut result, mut read_at) = (Ok(()), self.settled);
-        // Raising brings the clocks up to date of what runs on another core; counters are read
-        // before, in the mode that they counted in. What runs from that reading on counts in the
-        // next mode, so the change is of that instant: another core's agent may be the one that
-        // acts, and then it runs meanwhile. Not what was frozen: a freeze that came late may switch
+        // Raising brings the clocks up to date of what runs on another core, so counters are read
+        // before, in the mode that they counted in. What runs from then on counts in the next mode:
+        // the agent that acts may be another core's. Not what was frozen: a late freeze may switch
         // it out until it is let go, which is no block.
         if matches!(level, Level::Foreground(_)) && self.means.events {
             result = self.settle(index);
@@ -544,8 +543,7 @@ impl<E: Executor> Core<E> {
         if result.is_err() {
             self.was_refused(index);
         }
-        let what = if frozen { Refused::Stop(id) } else { Refused::Start(id) };
-        self.report(result, what);
+        self.report(result, if frozen { Refused::Stop(id) } else { Refused::Start(id) });
     }
 
     /// Why a VCPU handle stops: its limit, or something else.

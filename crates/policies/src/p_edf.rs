@@ -21,8 +21,8 @@
 //! they meet, so under `qpa` none may come after a leave, and nothing changes. With
 //! `enforcement = "precise"` an overrunning task is cut at C for each job released so far; what
 //! earlier jobs left unused may be used by later ones. Where tasks share resources, densities with
-//! blocking decide beside the chosen test (`parts/locks`), and jobs suspend themselves for resources
-//! alone: the simulator's law sees to that, not the order here.
+//! blocking decide beside the chosen test (`parts/locks`), and jobs suspend themselves for
+//! resources alone: the simulator's law sees to that, not the order here.
 
 use crate::parts::jobs::{self, ENFORCEMENT};
 use crate::parts::locks;

@@ -13,10 +13,9 @@ mod mpcp;
 mod mrsp;
 mod omlp;
 
-use crate::workload::NONE;
 use cuts::{Cut, Cuts};
 use maracas_core::resources::{Protocol, Resources};
-use maracas_core::{Duration, Instant, Plan, System, Vcpu, VcpuId};
+use maracas_core::{CoreId, Duration, Instant, Plan, System, Vcpu, VcpuId};
 
 /// What a protocol decides.
 trait Rules: Sync {
@@ -32,8 +31,8 @@ trait Rules: Sync {
     fn helps(&self) -> bool {
         false
     }
-    /// Whether only the first pending job of a core may ask, and whoever is first later, while that
-    /// request lasts, is suspended for it.
+    /// Whether only the first pending job of a core may ask, and one that becomes first while that
+    /// request lasts is suspended for it.
     fn donates(&self) -> bool {
         false
     }
@@ -78,7 +77,7 @@ struct Setting {
     /// number. 0 is the most urgent.
     ranks: Vec<u32>,
     /// The core of each task.
-    homes: Vec<u32>,
+    homes: Vec<Option<CoreId>>,
 }
 
 /// One task.
@@ -121,7 +120,7 @@ pub(crate) struct Locks {
     setting: Setting,
     tasks: Vec<Task>,
     /// Who holds each resource.
-    holders: Vec<u32>,
+    holders: Vec<Option<u32>>,
     issued: u64,
     /// Up to when it is known who was blocked.
     counted: Instant,
@@ -135,7 +134,7 @@ impl Locks {
         let mut setting = Setting {
             resources: resources.clone(),
             ranks: vec![0; count],
-            homes: vec![NONE; count],
+            homes: vec![None; count],
         };
         let mut tasks = vec![Task::default(); count];
         for (rank, vcpu) in (0..).zip(order) {
@@ -152,7 +151,7 @@ impl Locks {
             },
             setting,
             tasks,
-            holders: vec![NONE; resources.names.len()],
+            holders: vec![None; resources.names.len()],
             issued: 0,
             counted: Instant::ZERO,
         }
@@ -162,7 +161,7 @@ impl Locks {
     pub(crate) fn take_homes(&mut self, plan: &Plan) {
         for vcpu in plan.rehomed() {
             if let Some(home) = self.setting.homes.get_mut(vcpu.0 as usize) {
-                *home = plan.home(*vcpu).map_or(NONE, |core| u32::from(core.0));
+                *home = plan.home(*vcpu);
             }
         }
     }
@@ -200,7 +199,7 @@ impl Locks {
                     unreachable!("vcpu{vcpu} gives back what it does not hold")
                 };
                 let piece = task.cuts.piece();
-                self.holders[request.resource as usize] = NONE;
+                self.holders[request.resource as usize] = None;
                 Some(Next::GaveBack(piece))
             }
         }
@@ -224,10 +223,10 @@ impl Locks {
         }
         let mut granted = Vec::new();
         for resource in 0..self.holders.len() {
-            if self.holders[resource] == NONE
+            if self.holders[resource].is_none()
                 && let Some(next) = self.next_of(resource as u32)
             {
-                self.holders[resource] = next.vcpu;
+                self.holders[resource] = Some(next.vcpu);
                 let task = &mut self.tasks[next.vcpu as usize];
                 task.state = State::Holds(next);
                 let waited = now - task.since;
@@ -258,7 +257,7 @@ impl Locks {
     /// The holder of what `vcpu` waits for.
     pub(crate) fn awaited(&self, vcpu: u32) -> Option<u32> {
         match self.tasks[vcpu as usize].state {
-            State::Waits(request) => Some(self.holders[request.resource as usize]),
+            State::Waits(request) => self.holders[request.resource as usize],
             State::Free | State::Held(_) | State::Holds(_) => None,
         }
     }
@@ -372,7 +371,7 @@ impl Setting {
     fn rank(&self, vcpu: u32) -> u32 {
         self.ranks[vcpu as usize]
     }
-    fn home(&self, vcpu: u32) -> u32 {
+    fn home(&self, vcpu: u32) -> Option<CoreId> {
         self.homes[vcpu as usize]
     }
     /// The rank of the most urgent of those that use a resource and meet `which`.

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
     use maracas_core::params::Kind;
 
-    /// Whoever gives a policy another test adds it here.
+    /// A policy's new test is added here.
     #[test]
     fn every_test_of_every_policy_is_there() {
         for policy in policies() {

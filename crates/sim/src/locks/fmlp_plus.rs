@@ -2,8 +2,8 @@
 //!
 //! # Paper
 //! B. Brandenburg. "The FMLP+: An Asymptotically Optimal Real-Time Locking Protocol for
-//! Suspension-Aware Analysis." ECRTS 2014; the partitioned form is of his thesis, "Scheduling and
-//! Locking in Multiprocessor Real-Time Operating Systems", UNC Chapel Hill, 2011.
+//! Suspension-Aware Analysis." ECRTS 2014; the partitioned form is of the author's thesis,
+//! "Scheduling and Locking in Multiprocessor Real-Time Operating Systems", UNC Chapel Hill, 2011.
 //! # Model
 //! Partitioned, any priorities of jobs; sections are not nested.
 //! # How it works

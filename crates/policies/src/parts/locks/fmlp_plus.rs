@@ -1,7 +1,8 @@
 //! Blocking under the partitioned FMLP+.
 //!
 //! # Paper
-//! B. Brandenburg, "The FMLP+", ECRTS 2014, and his thesis, UNC Chapel Hill, 2011.
+//! B. Brandenburg, "The FMLP+", ECRTS 2014, and the author's thesis, UNC Chapel Hill,
+//! 2011.
 //! # How it works
 //! Nothing delays a request but requests that were made before it, of which each other task has one
 //! at most: one for the same resource, or one whose holder goes ahead of another user of that
