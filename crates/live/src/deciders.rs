@@ -1,8 +1,8 @@
 //! Who decides: one decider for all cores, or one a core, each for its own.
 //!
 //! Agents only try these locks. One that decides for its core alone holds the lock shared: it
-//! excludes none but one that decides for all. That one holds it alone, and takes back first what is
-//! lent to the deciders of the cores ([`maracas_live_core::Decider::take_back`]).
+//! excludes none but one that decides for all. That one holds it alone, and takes back first what
+//! is lent to the deciders of the cores ([`maracas_live_core::Decider::take_back`]).
 //!
 //! Nothing is overlooked: what happened is said first ([`Deciders::tell`], [`Deciders::tell_all`]),
 //! then the lock is tried, and the agent that held it looks at what was said after letting go.
