@@ -70,10 +70,12 @@ fn a_core_that_another_keeps_is_given_up() {
     if cores.len() < 2 {
         return crate::host::tests::skip("two cores");
     }
-    let done = AtomicBool::new(false);
+    let (keeps, done) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|scope| {
         let keeping = scope.spawn(|| {
-            sched::set_affinity(0, core).and_then(|()| sched::set_fifo(0, 2, true))?;
+            let set = sched::set_affinity(0, core).and_then(|()| sched::set_fifo(0, 2, true));
+            keeps.store(true, Ordering::Relaxed);
+            set?;
             let begun = Instant::now();
             // Not for good, whatever becomes of the test.
             while !done.load(Ordering::Relaxed) && begun.elapsed() < Duration::from_secs(1) {
@@ -84,7 +86,9 @@ fn a_core_that_another_keeps_is_given_up() {
         let waiting = scope.spawn(|| {
             // On no core but that one would it find its turn.
             sched::set_fifo(0, 1, false)?;
-            thread::sleep(Duration::from_millis(20));
+            while !keeps.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(1));
+            }
             let given_up = within(Duration::from_millis(100), core, || Ok(()));
             done.store(true, Ordering::Relaxed);
             given_up
