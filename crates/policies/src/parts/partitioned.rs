@@ -74,7 +74,7 @@ impl Tasks {
         &mut self.partitions[usize::from(core.0 - self.first.0)]
     }
     /// What happens to a task is told to its partition; the core of that.
-    #[inline]
+    #[inline(always)] // A call and its answer were 60 instructions of a job's 3,300.
     fn learn(&mut self, event: &Event) -> Option<CoreId> {
         match event {
             Event::Released(job) => self.change(job.id.vcpu, |backlog| backlog.release(job)),
