@@ -101,21 +101,6 @@ impl<T> List<T> {
         let (part, place) = self.find(place);
         self.remove_from(part, place)
     }
-    /// Moves the entry at `from`, so that it stands at `to`.
-    ///
-    /// # Panics
-    /// Where there are no such places.
-    pub fn shift(&mut self, from: usize, to: usize) {
-        let ((part, first), (other, last)) = (self.find(from), self.find(to));
-        if part != other {
-            let entry = self.remove_from(part, first);
-            self.insert(to, entry);
-        } else if from < to {
-            self.parts[part][first..=last].rotate_left(1);
-        } else {
-            self.parts[part][last..=first].rotate_right(1);
-        }
-    }
     /// Takes out the entry of which `is_it` is true, if it is there: `is_behind` says of which
     /// entries it is true or which are behind that one. Like [`List::partition_point`] it searches
     /// by halves, and so needs a list in order, but only for the part; there it looks at all.
@@ -264,13 +249,6 @@ mod tests {
                 assert_eq!(list.remove(place), plain.remove(place));
             }
             assert_eq!(list.len(), plain.len());
-            if turn % 3 == 0 && !plain.is_empty() {
-                let (from, to) = (place % plain.len(), (number >> 4) as usize % plain.len());
-                list.shift(from, to);
-                let entry = plain.remove(from);
-                plain.insert(to, entry);
-                assert_eq!(list[to], entry);
-            }
             assert!(list.parts.iter().all(|part| part.len() <= PART));
             assert!(list.is_empty() || list.parts.iter().all(|part| !part.is_empty()));
             if turn % 100 == 0 {

@@ -255,10 +255,12 @@ impl Interval {
             // The usual case; it may well stay where it is. It is before itself if it went back.
             let place = place(order, &offer);
             it.to = place - usize::from(place > it.from);
-            if it.to != it.from {
-                order.shift(it.from, it.to);
+            if it.to == it.from {
+                order[it.to] = offer;
+            } else {
+                order.remove(it.from);
+                order.insert(it.to, offer);
             }
-            order[it.to] = offer;
             return;
         }
         moved.moves.sort_unstable_by_key(|it| Reverse(it.from));

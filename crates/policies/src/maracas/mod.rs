@@ -396,7 +396,11 @@ impl Maracas {
     /// Brings the run queues of those cores in step of which something was learnt or is due; when
     /// to look again.
     fn refresh_cores(&mut self, now: Instant, plan: &mut Plan) -> Instant {
-        self.nexts.each_due(now, |core| self.stale.insert(CoreId(core as u16)));
+        let mut from = 0;
+        while let Some(core) = self.nexts.due(from, now) {
+            self.stale.insert(CoreId(core as u16));
+            from = core + 1;
+        }
         while let Some(core) = self.stale.pop_first() {
             let next = self.refresh(core, now, plan);
             self.nexts.set(core.0 as usize, next);

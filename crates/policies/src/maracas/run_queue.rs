@@ -145,11 +145,7 @@ impl Maracas {
             }
             return;
         }
-        if let [it] = moved.moves[..] {
-            if it.from != it.to {
-                plan.run_queue_mut(core).background.shift(it.from, it.to);
-            }
-        } else if moved.moves.iter().any(|it| it.from != it.to) {
+        if moved.moves.iter().any(|it| it.from != it.to) {
             let background = &mut plan.run_queue_mut(core).background;
             moved.moves.sort_unstable_by_key(|it| Reverse(it.from));
             moved.moves.iter().for_each(|it| _ = background.remove(it.from));
