@@ -9,15 +9,16 @@ mod verdicts;
 use super::charged::{Run, charged};
 use super::costs::Costs;
 use super::regression::Regression;
-use super::{HARMONIC, UNIFORM, recipe, subjects, with_interval};
+use super::{HARMONIC, UNIFORM, part, recipe, subjects, with_interval};
 use crate::figure::{Drawing, Figure, Line};
 use crate::findings::{Cell, Findings, Table, number};
 use crate::stats::Mean;
 use crate::{Error, Experiment, Kind, Lab};
 use maracas_core::{Duration, Instant};
+use maracas_policies::interference::{self, Interference, Prices};
 use maracas_scenario::taskset::TaskSet;
 use maracas_sim::Overheads;
-use maracas_sweep::{Charge, Subject};
+use maracas_sweep::{Charge, Subject, Tally};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "ecrts15-evaluation",
@@ -29,7 +30,11 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
               tasks is the most that any job of the first half of the sets was charged, with jobs \
               shortened by that bound; more where sets miss all the same in which no job is \
               shorter than the bound. The second half, which the bounds never saw, then runs with \
-              jobs shortened by them.",
+              jobs shortened by them. RUN and QPS are bounded by structure as well, which takes \
+              nothing from any run: a job makes room for its release and for as many decisions \
+              (with the tree's update), switches and migrations as the tree or the hierarchy of \
+              its set allows a job on average (algorithms.md A.1 and B.6). The sets of both halves \
+              are held against that.",
     source: "Compagnin, Mezzetti and Vardanega, ECRTS 2015, slides \"Primitive overheads and \
              empirical bound\" and \"Overall per-job overhead\"; curves without numbers",
     kind: Kind::Predicts,
@@ -217,14 +222,29 @@ fn bound(lab: &Lab<'_>, costs: &Costs, subject: &Subject, draws: &[&Draw]) -> Re
     Ok(Bound { bound: best.bound, sets: draws.len(), missed: best.missed })
 }
 
-/// What a job costs on average at most by the structure of RUN: its release, a decision where it
-/// begins and where it ends, and one for each of its preemptions, of which a tree of `depth`
-/// reductions has at most (3 depth + 1) / 2 a job (Regnier et al., RTSS 2011); and every time that
-/// it is taken up a switch to another core.
-fn structural(costs: &Overheads, depth: u64) -> Duration {
-    let preemptions = (3 * depth + 1).div_ceil(2);
-    let taken_up = costs.context_switch + costs.migration;
-    costs.release + costs.decision * (preemptions + 2) + taken_up * (preemptions + 1)
+/// What each thing costs that a structure bounds. A decision's cost has the update of the tree in
+/// it; what caches have to load again is charged in no run, and bounds nothing here.
+const fn prices(costs: &Overheads) -> Prices {
+    Prices {
+        release: costs.release,
+        decision: costs.decision,
+        context_switch: costs.context_switch,
+        migration: costs.migration,
+        cache_delay: Duration::ZERO,
+    }
+}
+
+/// A set with what the structure that the policy made of it lets happen, and what did.
+struct Structured {
+    most: Interference,
+    /// What a job is charged at most on average by that.
+    bound: Duration,
+    /// What all jobs are.
+    overhead: Duration,
+    /// Whether it has a job that cannot be shortened by the bound.
+    short: bool,
+    /// With jobs shortened by the bound, charged as the sets that gave the other bound were.
+    run: Tally,
 }
 
 /// One set of the second half with the bound of its class.
@@ -235,8 +255,6 @@ struct Evaluated {
     /// Whether it has a job shorter than the bound, and whether one was charged more than it.
     short: bool,
     exceeded: bool,
-    /// What the depth of its tree lets a job cost on average at these costs ([`structural`]).
-    structural: Duration,
     /// Charged as the sets that gave the bound were.
     most: Run,
     /// Charged mean costs.
@@ -247,6 +265,32 @@ struct Evaluated {
 struct Policy {
     bounds: Vec<Bound>,
     evaluated: Vec<Evaluated>,
+    /// Sets of both halves, as nothing is taken from either; none for a policy without structure.
+    structured: Vec<Structured>,
+}
+
+/// All sets that the policy admits, each with the bound of its own structure; none for a policy
+/// without one.
+fn by_structure(
+    lab: &Lab<'_>,
+    costs: &Costs,
+    subject: &Subject,
+    halves: &[Vec<Draw>; 2],
+) -> Result<Vec<Structured>, Error> {
+    let Subject { entry, params } = subject;
+    let one = |draw: &&Draw| -> Result<Option<Structured>, Error> {
+        let most = interference::of(entry.name, &draw.set.system(CORES), params, UNTIL);
+        let Some(Ok(most)) = most else { return Ok(None) };
+        let overheads = costs_of(costs, subject, draw, Level::Most)?;
+        let prices = prices(&overheads);
+        let (bound, overhead) = (most.per_job(&prices), most.overhead(&prices));
+        let charge = Charge { until: Instant::ZERO + UNTIL, seed: 0, overheads, bound };
+        let run = maracas_sweep::trial::run(&draw.set, CORES, subject, &charge);
+        let short = has_short_job(draw, bound);
+        Ok(run.accepted.then_some(Structured { most, bound, overhead, short, run }))
+    };
+    let all: Vec<&Draw> = halves.iter().flatten().collect();
+    lab.map(&all, one).into_iter().filter_map(Result::transpose).collect()
 }
 
 fn study(
@@ -273,20 +317,11 @@ fn study(
             let Draw { class, load, periods, .. } = **draw;
             let short = has_short_job(draw, bounds[class].bound);
             let exceeded = most.largest > bounds[class].bound;
-            let structural = structural(&costs_of(costs, subject, draw, Level::Most)?, most.depth);
-            evaluated.push(Evaluated {
-                class,
-                load,
-                periods,
-                short,
-                exceeded,
-                structural,
-                most,
-                run,
-            });
+            evaluated.push(Evaluated { class, load, periods, short, exceeded, most, run });
         }
     }
-    Ok(Policy { bounds, evaluated })
+    let structured = by_structure(lab, costs, subject, halves)?;
+    Ok(Policy { bounds, evaluated, structured })
 }
 
 fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
@@ -298,7 +333,7 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
         policies.push(study(lab, &costs, &subject, &halves)?);
     }
     let slopes = [RUN, QPS].map(|policy| Slopes::of(&policies[policy]));
-    let mut tables = vec![bound_table(&policies)];
+    let mut tables = vec![bound_table(&policies), structure_table(&policies)];
     tables.extend((0..CLASSES.len()).map(|class| overhead_table(&policies, class)));
     tables.push(depth_table(&policies, &slopes));
     Ok(Findings {
@@ -348,6 +383,71 @@ fn bound_table(policies: &[Policy]) -> Table {
         }
     }
     table
+}
+
+/// What came of the bounds from structure, by depth.
+fn structure_table(policies: &[Policy]) -> Table {
+    let columns = [
+        "policy",
+        "depth",
+        "sets",
+        "preemptions a job, bound",
+        "preemptions, most of the bound (%)",
+        "migrations, most of the bound (%)",
+        "overhead of a job, bound (us)",
+        "overhead, most of the bound (%)",
+        "sets with a miss",
+        "of these with a job shorter than the bound",
+    ];
+    let title = "The bound from the structure of trees and hierarchies, and what came of it";
+    let mut table = Table::new("structure", title, &columns);
+    let percent = |part: f64| Cell::Number(100.0 * part, 0);
+    let count = |count: usize| Cell::Number(count as f64, 0);
+    for policy in [RUN, QPS] {
+        let all = || policies[policy].structured.iter();
+        let deepest = all().map(|it| it.run.depth).max().unwrap_or(0);
+        for depth in 0..=deepest {
+            let own: Vec<&Structured> = all().filter(|it| it.run.depth == depth).collect();
+            if own.is_empty() {
+                continue;
+            }
+            let mean = |value: fn(&Structured) -> f64| {
+                Mean::of(&own.iter().map(|it| value(it)).collect::<Vec<f64>>())
+            };
+            let most =
+                |part: fn(&Structured) -> f64| own.iter().map(|it| part(it)).fold(0.0, f64::max);
+            let missed = || own.iter().filter(|it| it.run.missed > 0);
+            table.row(vec![
+                Cell::text(POLICIES[policy]),
+                count(depth as usize),
+                count(own.len()),
+                Cell::Text(with_interval(&mean(|it| part(it.most.preemptions, it.most.jobs)), 2)),
+                percent(most(Structured::preempted)),
+                percent(most(Structured::moved)),
+                Cell::Text(with_interval(&mean(|it| it.bound.ticks() as f64 / 1e3), 1)),
+                percent(most(Structured::charged)),
+                count(missed().count()),
+                count(missed().filter(|it| it.short).count()),
+            ]);
+        }
+    }
+    table
+}
+
+impl Structured {
+    /// How much of what its structure allows happened: of preemptions, of moves (those of jobs and
+    /// begins elsewhere), and of what all jobs and cores were charged.
+    fn preempted(&self) -> f64 {
+        part(self.run.preemptions, self.most.preemptions)
+    }
+    fn moved(&self) -> f64 {
+        let moves = self.run.migrations + self.run.task_migrations;
+        part(self.run.migrations, self.most.migrations)
+            .max(part(moves, self.most.migrations + self.most.unbound_jobs))
+    }
+    fn charged(&self) -> f64 {
+        part(self.run.charged_ns, self.overhead.ticks())
+    }
 }
 
 impl Policy {
