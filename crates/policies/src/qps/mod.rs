@@ -491,8 +491,10 @@ impl Policy for Qps {
 
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
         // Jobs that were released up to now have the old reservation.
-        let asked = core::mem::take(&mut self.asked);
-        asked.iter().for_each(|vcpu| self.alter(vcpu, now));
+        if !self.asked.is_empty() {
+            let asked = core::mem::take(&mut self.asked);
+            asked.iter().for_each(|vcpu| self.alter(vcpu, now));
+        }
         self.table.reply(plan);
         while let Some(vcpu) = self.changed.pop() {
             self.requeue_task(vcpu, plan);

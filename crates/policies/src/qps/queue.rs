@@ -111,6 +111,7 @@ impl Queue {
     /// Brings an item's entry in step with the deadline by which it is `wanted`, if at all, and with
     /// where its grants end; `queued` is the deadline by which it stands here. Whether anything
     /// changed.
+    #[inline]
     pub(super) fn requeue(
         &mut self,
         (item, class, until): (Item, Class, Duration),
