@@ -79,7 +79,7 @@ use crate::parts::table::Table;
 use agenda::Agenda;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-pub(crate) use bound::{covers, interference};
+pub(crate) use bound::{covers, interference, interference_of_parts};
 use maracas_core::admission::Verdict;
 use maracas_core::contract::{
     Claims, Entry, Grant, Mode, Needs, Statistic, no_service_vcpus,

@@ -12,8 +12,8 @@ use maracas_core::{Duration, Instant, VcpuId};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Key {
     pub(super) deadline: Instant,
-    /// The item, in the order of ties: masters by their sets' places, then tasks by their ids. Never
-    /// 0, so that no key takes no more room.
+    /// The item, in the order of ties: masters by their sets' places, then tasks by their ids.
+    /// Never 0, so that no key takes no more room.
     rank: NonZero<u64>,
 }
 
@@ -108,8 +108,8 @@ impl Queue {
         let own = |entry: &&mut Entry| entry.key.item() == item;
         self.entries.iter_mut().filter(own).for_each(|entry| entry.class = class);
     }
-    /// Brings an item's entry in step with the deadline by which it is `wanted`, if at all, and with
-    /// where its grants end; `queued` is the deadline by which it stands here. Whether anything
+    /// Brings an item's entry in step with the deadline by which it is `wanted`, if at all, and
+    /// with where its grants end; `queued` is the deadline by which it stands here. Whether anything
     /// changed.
     #[inline]
     pub(super) fn requeue(

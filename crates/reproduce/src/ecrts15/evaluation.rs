@@ -2,6 +2,7 @@
 //! the other half with the measured costs charged (the slides' pages on the empirical bound and on
 //! overall per-job overhead).
 
+mod structure;
 #[cfg(test)]
 mod tests;
 mod verdicts;
@@ -9,16 +10,16 @@ mod verdicts;
 use super::charged::{Run, charged};
 use super::costs::Costs;
 use super::regression::Regression;
-use super::{HARMONIC, UNIFORM, part, recipe, subjects, with_interval};
+use super::{HARMONIC, UNIFORM, recipe, subjects, with_interval};
 use crate::figure::{Drawing, Figure, Line};
 use crate::findings::{Cell, Findings, Table, number};
 use crate::stats::Mean;
 use crate::{Error, Experiment, Kind, Lab};
 use maracas_core::{Duration, Instant};
-use maracas_policies::interference::{self, Interference, Prices};
 use maracas_scenario::taskset::TaskSet;
 use maracas_sim::Overheads;
-use maracas_sweep::{Charge, Subject, Tally};
+use maracas_sweep::{Charge, Subject};
+use structure::{Structured, by_structure, each_table, structure_table};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "ecrts15-evaluation",
@@ -33,8 +34,9 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
               jobs shortened by them. RUN and QPS are bounded by structure as well, which takes \
               nothing from any run: a job makes room for its release and for as many decisions \
               (with the tree's update), switches and migrations as the tree or the hierarchy of \
-              its set allows a job on average (algorithms.md A.1 and B.6). The sets of both halves \
-              are held against that.",
+              its set allows a job on average (algorithms.md A.1 and B.6); and in another run each \
+              job for all that can happen in its part of the structure while it is there. The \
+              sets of both halves are held against that.",
     source: "Compagnin, Mezzetti and Vardanega, ECRTS 2015, slides \"Primitive overheads and \
              empirical bound\" and \"Overall per-job overhead\"; curves without numbers",
     kind: Kind::Predicts,
@@ -222,31 +224,6 @@ fn bound(lab: &Lab<'_>, costs: &Costs, subject: &Subject, draws: &[&Draw]) -> Re
     Ok(Bound { bound: best.bound, sets: draws.len(), missed: best.missed })
 }
 
-/// What each thing costs that a structure bounds. A decision's cost has the update of the tree in
-/// it; what caches have to load again is charged in no run, and bounds nothing here.
-const fn prices(costs: &Overheads) -> Prices {
-    Prices {
-        release: costs.release,
-        decision: costs.decision,
-        context_switch: costs.context_switch,
-        migration: costs.migration,
-        cache_delay: Duration::ZERO,
-    }
-}
-
-/// A set with what the structure that the policy made of it lets happen, and what did.
-struct Structured {
-    most: Interference,
-    /// What a job is charged at most on average by that.
-    bound: Duration,
-    /// What all jobs are.
-    overhead: Duration,
-    /// Whether it has a job that cannot be shortened by the bound.
-    short: bool,
-    /// With jobs shortened by the bound, charged as the sets that gave the other bound were.
-    run: Tally,
-}
-
 /// One set of the second half with the bound of its class.
 struct Evaluated {
     class: usize,
@@ -267,30 +244,6 @@ struct Policy {
     evaluated: Vec<Evaluated>,
     /// Sets of both halves, as nothing is taken from either; none for a policy without structure.
     structured: Vec<Structured>,
-}
-
-/// All sets that the policy admits, each with the bound of its own structure; none for a policy
-/// without one.
-fn by_structure(
-    lab: &Lab<'_>,
-    costs: &Costs,
-    subject: &Subject,
-    halves: &[Vec<Draw>; 2],
-) -> Result<Vec<Structured>, Error> {
-    let Subject { entry, params } = subject;
-    let one = |draw: &&Draw| -> Result<Option<Structured>, Error> {
-        let most = interference::of(entry.name, &draw.set.system(CORES), params, UNTIL);
-        let Some(Ok(most)) = most else { return Ok(None) };
-        let overheads = costs_of(costs, subject, draw, Level::Most)?;
-        let prices = prices(&overheads);
-        let (bound, overhead) = (most.per_job(&prices), most.overhead(&prices));
-        let charge = Charge { until: Instant::ZERO + UNTIL, seed: 0, overheads, bound };
-        let run = maracas_sweep::trial::run(&draw.set, CORES, subject, &charge);
-        let short = has_short_job(draw, bound);
-        Ok(run.accepted.then_some(Structured { most, bound, overhead, short, run }))
-    };
-    let all: Vec<&Draw> = halves.iter().flatten().collect();
-    lab.map(&all, one).into_iter().filter_map(Result::transpose).collect()
 }
 
 fn study(
@@ -333,7 +286,8 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
         policies.push(study(lab, &costs, &subject, &halves)?);
     }
     let slopes = [RUN, QPS].map(|policy| Slopes::of(&policies[policy]));
-    let mut tables = vec![bound_table(&policies), structure_table(&policies)];
+    let mut tables =
+        vec![bound_table(&policies), structure_table(&policies), each_table(&policies)];
     tables.extend((0..CLASSES.len()).map(|class| overhead_table(&policies, class)));
     tables.push(depth_table(&policies, &slopes));
     Ok(Findings {
@@ -383,71 +337,6 @@ fn bound_table(policies: &[Policy]) -> Table {
         }
     }
     table
-}
-
-/// What came of the bounds from structure, by depth.
-fn structure_table(policies: &[Policy]) -> Table {
-    let columns = [
-        "policy",
-        "depth",
-        "sets",
-        "preemptions a job, bound",
-        "preemptions, most of the bound (%)",
-        "migrations, most of the bound (%)",
-        "overhead of a job, bound (us)",
-        "overhead, most of the bound (%)",
-        "sets with a miss",
-        "of these with a job shorter than the bound",
-    ];
-    let title = "The bound from the structure of trees and hierarchies, and what came of it";
-    let mut table = Table::new("structure", title, &columns);
-    let percent = |part: f64| Cell::Number(100.0 * part, 0);
-    let count = |count: usize| Cell::Number(count as f64, 0);
-    for policy in [RUN, QPS] {
-        let all = || policies[policy].structured.iter();
-        let deepest = all().map(|it| it.run.depth).max().unwrap_or(0);
-        for depth in 0..=deepest {
-            let own: Vec<&Structured> = all().filter(|it| it.run.depth == depth).collect();
-            if own.is_empty() {
-                continue;
-            }
-            let mean = |value: fn(&Structured) -> f64| {
-                Mean::of(&own.iter().map(|it| value(it)).collect::<Vec<f64>>())
-            };
-            let most =
-                |part: fn(&Structured) -> f64| own.iter().map(|it| part(it)).fold(0.0, f64::max);
-            let missed = || own.iter().filter(|it| it.run.missed > 0);
-            table.row(vec![
-                Cell::text(POLICIES[policy]),
-                count(depth as usize),
-                count(own.len()),
-                Cell::Text(with_interval(&mean(|it| part(it.most.preemptions, it.most.jobs)), 2)),
-                percent(most(Structured::preempted)),
-                percent(most(Structured::moved)),
-                Cell::Text(with_interval(&mean(|it| it.bound.ticks() as f64 / 1e3), 1)),
-                percent(most(Structured::charged)),
-                count(missed().count()),
-                count(missed().filter(|it| it.short).count()),
-            ]);
-        }
-    }
-    table
-}
-
-impl Structured {
-    /// How much of what its structure allows happened: of preemptions, of moves (those of jobs and
-    /// begins elsewhere), and of what all jobs and cores were charged.
-    fn preempted(&self) -> f64 {
-        part(self.run.preemptions, self.most.preemptions)
-    }
-    fn moved(&self) -> f64 {
-        let moves = self.run.migrations + self.run.task_migrations;
-        part(self.run.migrations, self.most.migrations)
-            .max(part(moves, self.most.migrations + self.most.unbound_jobs))
-    }
-    fn charged(&self) -> f64 {
-        part(self.run.charged_ns, self.overhead.ticks())
-    }
 }
 
 impl Policy {

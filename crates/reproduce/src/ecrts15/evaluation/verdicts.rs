@@ -1,6 +1,7 @@
 //! What the slides say of the overhead per job, set beside ours.
 
-use super::{CLASSES, LOADS, Policy, QPS, RUN, Slopes, Structured, with_error};
+use super::structure::Structured;
+use super::{CLASSES, LOADS, Policy, QPS, RUN, Slopes, with_error};
 use crate::ecrts15::with_interval;
 use crate::findings::{Verdict, number};
 use crate::stats::{Mean, Share};
@@ -23,6 +24,7 @@ pub(super) fn verdicts(policies: &[Policy], slopes: &[Slopes; 2]) -> Vec<Verdict
         holds_on_the_other_half(policies),
         within_structure(policies),
         in_time_by_structure(policies),
+        in_time_each(policies),
         flat(&over(run, &LOADS), &shown),
         Verdict::new(
             "QPS's overhead per job rises more with the load than RUN's does",
@@ -107,7 +109,7 @@ fn within_structure(policies: &[Policy]) -> Verdict {
 /// Whether jobs that are shortened by the bounds from structure are all in time.
 fn in_time_by_structure(policies: &[Policy]) -> Verdict {
     let runs = || [RUN, QPS].into_iter().flat_map(|policy| &policies[policy].structured);
-    let missing = || runs().filter(|it| it.run.missed > 0);
+    let missing = || runs().filter(|it| it.missed());
     let (missed, sets) = (missing().count(), runs().count());
     let share = Share::of(missed as u64, sets as u64);
     Verdict::new(
@@ -118,13 +120,33 @@ fn in_time_by_structure(policies: &[Policy]) -> Verdict {
              these have a job shorter than the bound",
             number(share.low * 100.0, 2),
             number(share.high * 100.0, 2),
-            missing().filter(|it| it.short).count()
+            missing().filter(|it| it.is_short()).count()
         ),
     )
     .because(
         "What structure bounds is the mean over jobs. A long job is preempted by many short ones \
          and pays for what their releases and deadlines cause, and one that is shorter than the \
          bound cannot make room for it.",
+    )
+}
+
+/// Whether jobs that make room for what they pay at most themselves are all in time.
+fn in_time_each(policies: &[Policy]) -> Verdict {
+    let all = [RUN, QPS].into_iter().flat_map(|policy| &policies[policy].structured);
+    let sets = all.clone().count();
+    let found: Vec<(u64, f64)> = all.filter_map(Structured::by_each).collect();
+    let missed = found.iter().filter(|(missed, _)| *missed > 0).count();
+    let most = found.iter().map(|(_, most)| *most).fold(0.0, f64::max);
+    Verdict::new(
+        "where every job is longer than what its structure lets that one pay, none is charged more \
+         than that and none is late",
+        !found.is_empty() && missed == 0 && most <= 1.0,
+        format!(
+            "{} of {sets} runs of both halves are such, {missed} of them with a miss; a job was \
+             charged {} of its bound at most",
+            found.len(),
+            number(most, 2)
+        ),
     )
 }
 
