@@ -109,8 +109,8 @@ impl Queue {
         self.entries.iter_mut().filter(own).for_each(|entry| entry.class = class);
     }
     /// Brings an item's entry in step with the deadline by which it is `wanted`, if at all, and
-    /// with where its grants end; `queued` is the deadline by which it stands here. Whether anything
-    /// changed.
+    /// with where its grants end; `queued` is the deadline by which it stands here. Whether
+    /// anything changed.
     #[inline]
     pub(super) fn requeue(
         &mut self,

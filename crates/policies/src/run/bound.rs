@@ -26,7 +26,8 @@ pub(crate) fn interference(
     length: Duration,
 ) -> Result<Interference, Verdict> {
     let parts = interference_of_parts(system, params, &[Releases::new(system, length)])?;
-    Ok(parts.into_iter().map(|part| part.happens[0]).fold(Interference::default(), Interference::and))
+    let sum = |sum: Interference, part: Part| sum.and(part.happens[0]);
+    Ok(parts.into_iter().fold(Interference::default(), sum))
 }
 
 /// What can happen at most in each part of the tree, in each of some times.
