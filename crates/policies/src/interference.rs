@@ -11,7 +11,8 @@
 //! # How it works
 //! `run/bound.rs` and `qps/bound.rs` count what can happen in a time from the start. What jobs are
 //! charged on average follows from that and from the cost of each primitive. It is a bound on the
-//! mean over jobs: one of them may be preempted more often.
+//! mean over jobs: one of them may be preempted more often. What one job pays at most is all that
+//! happens in its part of the structure while it is there ([`of_each_job`]).
 
 mod calls;
 
@@ -99,26 +100,85 @@ pub fn of(
     system.vcpus.iter().all(is_in_step).then(|| bound(system, params, length))
 }
 
+/// What can happen at most while a job of each task is there, from its release to its deadline,
+/// where all jobs are in time: all that does in its part of the tree or the hierarchy, by jobs that
+/// were released before as well, and the timers of the other parts, which a machine may have any
+/// core pay for. In the order of the tasks; `None` as for [`of`].
+///
+/// # Errors
+/// The verdict, where the policy would not admit the system.
+pub fn of_each_job(
+    name: &str,
+    system: &System,
+    params: &Params,
+) -> Option<Result<Vec<Interference>, Verdict>> {
+    let of_parts = match name {
+        "run" => crate::run_interference_of_parts,
+        "qps" if crate::qps_covers(system, params) => crate::qps_interference_of_parts,
+        _ => return None,
+    };
+    let mut lengths: Vec<Duration> =
+        system.vcpus.iter().map(|vcpu| vcpu.reservation.period).collect();
+    lengths.sort_unstable();
+    lengths.dedup();
+    let during: Vec<Releases<'_>> =
+        lengths.iter().map(|length| Releases::during(system, *length)).collect();
+    let of_job = |parts: &[Part], vcpu: &Vcpu| {
+        let period = lengths.partition_point(|length| *length < vcpu.reservation.period);
+        parts.iter().fold(Interference::default(), |sum, part| {
+            let all = part.happens[period];
+            if part.tasks.contains(&vcpu.id) {
+                return sum.and(all);
+            }
+            let timers = all.decisions - 3 * all.jobs - all.preemptions;
+            sum.and(Interference { decisions: timers, ..Interference::default() })
+        })
+    };
+    system.vcpus.iter().all(is_in_step).then(|| {
+        let parts = of_parts(system, params, &during)?;
+        Ok(system.vcpus.iter().map(|vcpu| of_job(&parts, vcpu)).collect())
+    })
+}
+
+/// What can happen in a part of a structure that stands by itself.
+pub(crate) struct Part {
+    pub(crate) tasks: Vec<VcpuId>,
+    /// In each of the times that were asked for.
+    pub(crate) happens: Vec<Interference>,
+}
+
 /// Whether a task is periodic from the start, with deadlines at its periods' ends.
 fn is_in_step(vcpu: &Vcpu) -> bool {
     let r = &vcpu.reservation;
     vcpu.arrival == Arrival::Periodic { offset: Duration::ZERO } && r.deadline == r.period
 }
 
-/// The jobs of some periodic tasks in a time from the start.
+/// The jobs of some periodic tasks in a time.
 pub(crate) struct Releases<'a> {
     system: &'a System,
     length: u64,
+    /// Jobs of each task that were released before and are still there, and how many deadlines of
+    /// one more there may be than from the start.
+    before: u64,
 }
 
 impl<'a> Releases<'a> {
+    /// In a time from the start.
     pub(crate) const fn new(system: &'a System, length: Duration) -> Self {
-        Self { system, length: length.ticks() }
+        Self { system, length: length.ticks(), before: 0 }
+    }
+    /// In a time that begins anywhere.
+    const fn during(system: &'a System, length: Duration) -> Self {
+        Self { before: 1, ..Self::new(system, length) }
+    }
+    /// The same time, of tasks with other periods.
+    pub(crate) const fn of<'b>(&self, system: &'b System) -> Releases<'b> {
+        Releases { system, length: self.length, before: self.before }
     }
 
-    /// How many jobs of a task are released.
+    /// How many jobs of a task are there.
     pub(crate) fn jobs(&self, vcpu: VcpuId) -> u64 {
-        self.period(vcpu).map_or(0, |period| self.length.div_ceil(period))
+        self.period(vcpu).map_or(0, |period| self.length.div_ceil(period) + self.before)
     }
     /// In how many windows at most the deadlines of the tasks under `node` divide the time: one
     /// more than there are such deadlines.
@@ -137,7 +197,7 @@ impl<'a> Releases<'a> {
         let periods = || tasks.iter().filter_map(|vcpu| self.period(*vcpu));
         let here = |vcpu: &&Vcpu| tasks.contains(&vcpu.id);
         if !self.system.vcpus.iter().filter(here).all(is_in_step) {
-            return periods().map(|period| self.length.div_ceil(period)).sum();
+            return periods().map(|period| self.length.div_ceil(period) + self.before).sum();
         }
         let mut kept = alloc::collections::BTreeSet::new();
         for period in periods() {
@@ -146,8 +206,8 @@ impl<'a> Releases<'a> {
                 kept.insert(period);
             }
         }
-        let apart: u64 = kept.iter().map(|period| self.length / period).sum();
-        let grain = periods().reduce(gcd).map_or(0, |grain| self.length / grain);
+        let apart: u64 = kept.iter().map(|period| self.length / period + self.before).sum();
+        let grain = periods().reduce(gcd).map_or(0, |grain| self.length / grain + self.before);
         apart.min(grain)
     }
 
@@ -222,6 +282,28 @@ mod tests {
         late.vcpus[1].arrival = Arrival::Sporadic;
         assert!(of("qps", &late, &with(&[]), length).is_none());
         assert!(of("run", &system(1, &[(2, 3); 3]), &with(&[]), length).unwrap().is_err());
+    }
+
+    /// Of its part of the structure, whenever its period begins.
+    #[test]
+    fn a_job_pays_for_all_that_is_there_with_it() {
+        let each = |name: &str, cores, list: &[(u64, u64)]| {
+            let system = system(cores, list);
+            of_each_job(name, &system, &with(&[])).unwrap().unwrap()
+        };
+        for name in ["run", "qps"] {
+            // Two jobs of each task in four ticks, three and two in eight.
+            let alone = each(name, 1, &[(1, 4), (2, 8)]);
+            assert_eq!(alone.iter().map(|it| it.jobs).collect::<Vec<_>>(), [4, 5], "{name}");
+            assert_eq!(alone.iter().map(|it| it.decisions).collect::<Vec<_>>(), [16, 20]);
+            // Two cores that know nothing of each other.
+            let apart = each(name, 2, &[(4, 4), (4, 4)]);
+            assert_eq!((apart[0].jobs, apart[0].decisions), (2, 8), "{name}");
+        }
+        // What (2, 3) on two cores and (4, 4) on another do: the timers of the two are added.
+        let mixed = each("qps", 3, &[(2, 3), (2, 3), (2, 3), (4, 4)]);
+        assert_eq!((mixed[3].jobs, mixed[3].migrations), (2, 0));
+        assert!(mixed[3].decisions > 8 && mixed[0].jobs == 6, "{mixed:?}");
     }
 
     #[test]

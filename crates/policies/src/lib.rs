@@ -69,7 +69,9 @@ pub use run::run_tree;
 
 use qps::covers as qps_covers;
 use qps::interference as qps_interference;
+use qps::interference_of_parts as qps_interference_of_parts;
 use run::interference as run_interference;
+use run::interference_of_parts as run_interference_of_parts;
 
 /// Every policy that users may name: by itself, then with MemGuard around it.
 pub fn all() -> impl Iterator<Item = &'static Entry> + Clone {

@@ -24,8 +24,9 @@
 //! three budgets is spent and at its end.
 
 use super::{MASTER, WORK_CONSERVING, qps_tree};
-use crate::interference::{Interference, Releases};
-use crate::tree::{Kind, Node};
+use crate::interference::{Interference, Part, Releases};
+use crate::tree::{Kind, Node, Subsystem};
+use alloc::vec::Vec;
 use maracas_core::admission::Verdict;
 use maracas_core::params::Params;
 use maracas_core::{Duration, Rate, System};
@@ -45,15 +46,32 @@ pub(crate) fn interference(
     params: &Params,
     length: Duration,
 ) -> Result<Interference, Verdict> {
+    let parts = interference_of_parts(system, params, &[Releases::new(system, length)])?;
+    let sum = |sum: Interference, part: Part| sum.and(part.happens[0]);
+    Ok(parts.into_iter().fold(Interference::default(), sum))
+}
+
+/// What can happen at most in each hierarchy, in each of some times.
+///
+/// # Errors
+/// The verdict, where the policy would not admit the system.
+pub(crate) fn interference_of_parts(
+    system: &System,
+    params: &Params,
+    times: &[Releases<'_>],
+) -> Result<Vec<Part>, Verdict> {
     let tree = qps_tree(system, params)?;
-    let releases = Releases::new(system, length);
-    let counting = Counting { releases, moves_idle: params.flag(&WORK_CONSERVING) };
-    let parts = tree.subsystems.iter().map(|part| counting.of_set(&part.root, None));
-    Ok(parts.fold(Interference::default(), Interference::and))
+    let moves_idle = params.flag(&WORK_CONSERVING);
+    let counting = |releases| Counting { releases, moves_idle };
+    let part = |part: &Subsystem| Part {
+        tasks: part.root.tasks(),
+        happens: times.iter().map(|time| counting(time).of_set(&part.root, None)).collect(),
+    };
+    Ok(tree.subsystems.iter().map(part).collect())
 }
 
 struct Counting<'a> {
-    releases: Releases<'a>,
+    releases: &'a Releases<'a>,
     /// Whether a class may use what the other one leaves idle.
     moves_idle: bool,
 }

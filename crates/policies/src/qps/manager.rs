@@ -4,7 +4,7 @@
 //! of its items; all instants are nominal, however late the decision.
 
 use super::offline::{Item, RESERVE};
-use super::{BOTH, Class, Phase, Qps, Split, Window};
+use super::{BOTH, Class, News, Phase, Qps, Split, Window};
 use maracas_core::Instant;
 
 impl Qps {
@@ -44,7 +44,7 @@ impl Qps {
         let Some((latest_release, deadline)) = self.outlook(set, now) else {
             if ended.is_some() {
                 self.counts.mode_changes += 1;
-                self.sets[set].stale = true;
+                self.sets[set].news = News::Other;
                 self.requeue_master(set);
             }
             return;
@@ -134,7 +134,7 @@ impl Qps {
         let (mut load, mut count) = (0, 0);
         let half = self.sets[set].rate.div_ceil(2);
         let last = self.sets[set].members.len() - 1;
-        self.sets[set].stale = true;
+        self.sets[set].news = News::Other;
         for place in 0..=last {
             let member = self.sets[set].members[place];
             let in_a = match self.manner.split {
@@ -147,12 +147,13 @@ impl Qps {
                 load += member.rate;
                 count += 1;
             }
-            self.set_class(member.item, if in_a { Class::A } else { Class::B });
+            self.set_class(set, member.item, if in_a { Class::A } else { Class::B });
         }
         load
     }
 
-    fn set_class(&mut self, item: Item, class: Class) {
+    /// Says in which class of a set an item is, to the item and to its entry in the queue.
+    fn set_class(&mut self, set: usize, item: Item, class: Class) {
         match item {
             Item::Task(vcpu) => {
                 if let Some(task) = self.tasks.get_mut(vcpu) {
@@ -161,5 +162,6 @@ impl Qps {
             }
             Item::Master(guest) => self.sets[guest].class = class,
         }
+        self.sets[set].queue.set_class(item, class);
     }
 }

@@ -29,8 +29,6 @@ pub(super) struct Task {
     opened: Instant,
     /// Up to where its meter may run.
     pub(super) until: Duration,
-    /// The same as its set's run queues show it.
-    pub(super) shown: Duration,
     /// The deadline by which it stands in its set's queue.
     pub(super) queued: Option<Instant>,
     /// Whether it stands in the list of changed tasks.
@@ -51,7 +49,6 @@ impl Task {
             used: Duration::ZERO,
             opened: Instant::ZERO,
             until: Duration::ZERO,
-            shown: Duration::ZERO,
             queued: None,
             changed: false,
         }
@@ -212,7 +209,8 @@ impl Qps {
         // It may stand behind its set's run queue.
         self.changed.push(vcpu);
         let own = &mut self.sets[task.set];
-        own.stale |= super::requeue(&mut own.queue, Item::Task(vcpu), &mut task.queued, None);
+        let gone = (Item::Task(vcpu), task.class, task.until);
+        own.news.add_if(own.queue.requeue(gone, &mut task.queued, None));
         self.agenda.touch(task.set);
         if own.excess == 0
             && let Some(place) = own.members.iter().position(|m| m.item == Item::Task(vcpu))

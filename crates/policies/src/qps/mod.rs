@@ -23,7 +23,8 @@
 //! at those sets alone of whose tasks it was told or whose instant has come (`agenda`). From there
 //! it goes up to a host where a master's budget begins or ends, and down to a set whose master
 //! starts or stops; only so does one core's event reach another core. Sets that share no master
-//! stand in hierarchies of their own, which never look at each other.
+//! stand in hierarchies of their own, which never look at each other. An entry of a queue says all
+//! that dispatching looks at, so that no task is looked up for it (`queue`).
 //!
 //! Reading order: `offline` (rates, packing, masters), `members` (tasks, their jobs and budgets),
 //! `manager` (budgets, modes, windows, the split), `dispatch` (what runs on each core, until when),
@@ -78,18 +79,18 @@ use crate::parts::table::Table;
 use agenda::Agenda;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-pub(crate) use bound::{covers, interference};
+pub(crate) use bound::{covers, interference, interference_of_parts};
 use maracas_core::admission::Verdict;
 use maracas_core::contract::{
-    Claims, Entry, Grant, Limit, Mode, Needs, Statistic, no_service_vcpus,
+    Claims, Entry, Grant, Mode, Needs, Statistic, no_service_vcpus,
 };
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{
-    CoreId, CoreSet, Duration, Event, Instant, Job, JobId, Plan, Policy, System, Vcpu, VcpuId,
+    CoreId, Duration, Event, Instant, Job, JobId, Plan, Policy, System, Vcpu, VcpuId,
 };
 use members::Task;
 use offline::{Blueprint, Fit, Grid, Item};
-use queue::{Key, requeue};
+use queue::{Key, Queue};
 pub use tree::qps_tree;
 
 const PACKING: ParamSpec = ParamSpec {
@@ -265,7 +266,7 @@ struct Set {
     rate: u64,
     excess: u64,
     /// The items that have work left.
-    queue: Vec<Key>,
+    queue: Queue,
     /// The item chosen last, by class; in EDF mode the first of the two.
     heads: [Option<Key>; 2],
     window: Option<Window>,
@@ -277,8 +278,38 @@ struct Set {
     queued: Option<Instant>,
     /// The core that the host gives to the master.
     lent_core: Option<CoreId>,
-    /// Whether anything changed that its run queues show, since it was last dispatched.
-    stale: bool,
+    /// What its run queues do not show yet.
+    news: News,
+}
+
+/// What happened to a set's items since it was last dispatched.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum News {
+    #[default]
+    Nothing,
+    /// This task has nothing left, and nothing else happened: where it was first on a run queue,
+    /// the rest of that stands.
+    Gone(VcpuId),
+    Other,
+}
+
+impl News {
+    /// Adds some, if any.
+    #[inline]
+    fn add(&mut self, news: Self) {
+        *self = match (*self, news) {
+            (Self::Nothing, news) => news,
+            (known, Self::Nothing) => known,
+            _ => Self::Other,
+        };
+    }
+    /// Adds that something changed, where it did.
+    #[inline]
+    fn add_if(&mut self, changed: bool) {
+        if changed {
+            *self = Self::Other;
+        }
+    }
 }
 
 /// Whose pending tasks a core runs: those of one class, or all of a set.
@@ -310,8 +341,10 @@ struct Qps {
     agenda: Agenda,
     /// By core.
     sources: Vec<Option<Source>>,
-    /// The cores whose run queues are to be written anew.
-    unwritten: CoreSet,
+    /// The cores whose run queues are to be written anew, and why.
+    unwritten: Vec<(CoreId, News)>,
+    /// By core: whether it is one of them.
+    is_unwritten: Vec<bool>,
     /// Tasks of which something changed since the last decision.
     changed: Vec<VcpuId>,
     /// A run queue under construction.
@@ -328,14 +361,14 @@ impl Set {
             members: items.into_iter().map(|(item, rate)| Member { item, rate }).collect(),
             rate,
             excess,
-            queue: Vec::new(),
+            queue: Queue::default(),
             heads: [None; 2],
             window: None,
             synced: Instant::ZERO,
             class: Class::A,
             queued: None,
             lent_core: None,
-            stale: true,
+            news: News::Other,
         }
     }
 }
@@ -383,7 +416,8 @@ impl Qps {
             holds: Holds::default(),
             asked: Vec::new(),
             sources: alloc::vec![None; sets.len()],
-            unwritten: CoreSet::EMPTY,
+            unwritten: Vec::new(),
+            is_unwritten: alloc::vec![false; sets.len()],
             agenda: Agenda::new(sets.len()),
             sets: sets.into_iter().map(Set::new).collect(),
             changed: Vec::new(),
@@ -409,9 +443,10 @@ impl Qps {
         task.changed = false;
         let set = &mut self.sets[task.set];
         let wanted = task.wanted(self.manner.precise);
-        let moved = requeue(&mut set.queue, Item::Task(vcpu), &mut task.queued, wanted);
-        set.stale |= moved || task.shown != task.until;
-        task.shown = task.until;
+        let pending = (Item::Task(vcpu), task.class, task.until);
+        let changed = set.queue.requeue(pending, &mut task.queued, wanted);
+        let news = if wanted.is_none() { News::Gone(vcpu) } else { News::Other };
+        set.news.add(if changed { news } else { News::Nothing });
         if self.manner.surplus {
             local::allow_surplus(set.core, vcpu, task.is_spent(), plan);
         }
@@ -424,9 +459,9 @@ impl Qps {
         let Some(host) = own.host else { return };
         let with_budget = own.window.as_ref().filter(|window| window.left[BOTH] > 0);
         let wanted = with_budget.map(|window| window.end);
-        let mut queued = own.queued;
-        let moved = requeue(&mut self.sets[host].queue, Item::Master(set), &mut queued, wanted);
-        self.sets[host].stale |= moved;
+        let (mut queued, pending) = (own.queued, (Item::Master(set), own.class, Duration::ZERO));
+        let hosting = &mut self.sets[host];
+        hosting.news.add_if(hosting.queue.requeue(pending, &mut queued, wanted));
         self.sets[set].queued = queued;
         self.agenda.touch(host);
     }
@@ -456,8 +491,10 @@ impl Policy for Qps {
 
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
         // Jobs that were released up to now have the old reservation.
-        let asked = core::mem::take(&mut self.asked);
-        asked.iter().for_each(|vcpu| self.alter(vcpu, now));
+        if !self.asked.is_empty() {
+            let asked = core::mem::take(&mut self.asked);
+            asked.iter().for_each(|vcpu| self.alter(vcpu, now));
+        }
         self.table.reply(plan);
         while let Some(vcpu) = self.changed.pop() {
             self.requeue_task(vcpu, plan);
@@ -509,13 +546,6 @@ impl Qps {
             task.changed = true;
             self.changed.push(vcpu);
         }
-    }
-}
-
-impl Task {
-    /// Where its grants end.
-    const fn limit(&self) -> Limit {
-        Limit(self.until)
     }
 }
 

@@ -9,8 +9,9 @@
 //! task's server are shorter than its period and count as jobs of it.
 
 use super::reduce;
-use crate::interference::{Interference, Releases};
+use crate::interference::{Interference, Part, Releases};
 use crate::tree::{Kind, Subsystem};
+use alloc::vec::Vec;
 use maracas_core::admission::Verdict;
 use maracas_core::params::Params;
 use maracas_core::{Duration, System};
@@ -24,6 +25,20 @@ pub(crate) fn interference(
     params: &Params,
     length: Duration,
 ) -> Result<Interference, Verdict> {
+    let parts = interference_of_parts(system, params, &[Releases::new(system, length)])?;
+    let sum = |sum: Interference, part: Part| sum.and(part.happens[0]);
+    Ok(parts.into_iter().fold(Interference::default(), sum))
+}
+
+/// What can happen at most in each part of the tree, in each of some times.
+///
+/// # Errors
+/// The verdict, where the policy would not admit the system.
+pub(crate) fn interference_of_parts(
+    system: &System,
+    params: &Params,
+    times: &[Releases<'_>],
+) -> Result<Vec<Part>, Verdict> {
     let reduction = super::reduction(system, params)?;
     // A server of a sporadic task has a budget in each of its windows.
     let mut windowed = system.clone();
@@ -31,9 +46,11 @@ pub(crate) fn interference(
         let window = reduce::find(&reduction.tasks, vcpu.id).window;
         vcpu.reservation.period = window.map_or(vcpu.reservation.period, Duration::from_ticks);
     }
-    let releases = Releases::new(&windowed, length);
-    let parts = reduction.tree.subsystems.iter().map(|part| of_subsystem(part, &releases));
-    Ok(parts.fold(Interference::default(), Interference::and))
+    let part = |part: &Subsystem| Part {
+        tasks: part.root.tasks(),
+        happens: times.iter().map(|time| of_subsystem(part, &time.of(&windowed))).collect(),
+    };
+    Ok(reduction.tree.subsystems.iter().map(part).collect())
 }
 
 fn of_subsystem(part: &Subsystem, releases: &Releases<'_>) -> Interference {

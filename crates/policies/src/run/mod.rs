@@ -71,7 +71,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-pub(crate) use bound::interference;
+pub(crate) use bound::{interference, interference_of_parts};
 use maracas_core::admission::{CoreVerdict, NotAdmitted, Verdict};
 use maracas_core::contract::{Claims, Entry, Mode, Needs, Statistic, no_service_vcpus};
 use maracas_core::params::{Kind, ParamSpec, Params};

@@ -3,13 +3,15 @@
 
 use super::regression::Regression;
 use super::{
-    HARMONIC, UNIFORM, all_met, free_until, per_job, recipe, subjects, trials, with_interval,
+    HARMONIC, UNIFORM, all_met, free_until, part, per_job, recipe, subjects, trials, with_interval,
 };
 use crate::figure::{Drawing, Figure, Line};
 use crate::findings::{Cell, Findings, Table, Verdict, number};
 use crate::stats::Mean;
 use crate::{Error, Experiment, Kind, Lab};
-use maracas_sweep::Tally;
+use maracas_core::Duration;
+use maracas_policies::interference::{self, Interference};
+use maracas_sweep::{Subject, Tally};
 use std::collections::BTreeMap;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -62,6 +64,8 @@ fn shapes() -> Vec<Shape> {
 struct Pair {
     cores: usize,
     tallies: Vec<Tally>,
+    /// What their structures let happen at most; `None` where a policy does not admit the set.
+    most: Vec<Option<Interference>>,
 }
 
 const POLICIES: [&str; 2] = ["run", "qps"];
@@ -76,7 +80,12 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
         let Shape { cores, percent, tasks, periods } = *shape;
         let recipe = recipe(cores, percent, Some(tasks), "randfixedsum:0.001..1", periods)?;
         let set = recipe.draw(*seed).map_err(Error)?;
-        Ok(Pair { cores, tallies: trials(&set, cores, &subjects, &free_until(UNTIL_MS)) })
+        let until = Duration::from_millis(UNTIL_MS);
+        let most = |Subject { entry, params }: &Subject| {
+            interference::of(entry.name, &set.system(cores), params, until)?.ok()
+        };
+        let most = subjects.iter().map(most).collect();
+        Ok(Pair { cores, tallies: trials(&set, cores, &subjects, &free_until(UNTIL_MS)), most })
     };
     let found = lab.map(&draws, one).into_iter().collect::<Result<Vec<Pair>, Error>>()?;
     let slopes = [0, 1].map(|policy| slope(&found, policy));
@@ -172,6 +181,30 @@ fn figure(found: &[Pair]) -> Figure {
     }
 }
 
+/// Whether no run exceeds what the structure of either policy lets happen.
+fn within_structure(found: &[Pair]) -> Verdict {
+    let most = |policy: usize, part: fn(&Tally, &Interference) -> f64| {
+        let parts = found.iter().map(|pair| {
+            // A set that was run is bounded, or nothing was shown of it.
+            pair.most[policy].as_ref().map_or(f64::INFINITY, |it| part(&pair.tallies[policy], it))
+        });
+        parts.fold(0.0, f64::max)
+    };
+    let parts: [fn(&Tally, &Interference) -> f64; 3] = [
+        |run, most| part(run.preemptions, most.preemptions),
+        |run, most| part(run.migrations, most.migrations),
+        |run, most| part(run.decisions, most.decisions),
+    ];
+    let [run, qps] = [0, 1].map(|policy| parts.map(|part| most(policy, part)));
+    let shown = |parts: [f64; 3]| parts.map(|part| number(part, 2)).join(", ");
+    Verdict::new(
+        "no run has more preemptions, migrations or decisions than RUN's tree or QPS's hierarchy \
+         allows",
+        !found.is_empty() && run.iter().chain(&qps).all(|part| *part <= 1.0),
+        format!("at most so much of the bounds: RUN {}; QPS {}", shown(run), shown(qps)),
+    )
+}
+
 fn verdicts(found: &[Pair], slopes: &[Option<Regression>; 2]) -> Vec<Verdict> {
     let all = || found.iter().flat_map(|pair| &pair.tallies);
     let met = all().filter(|tally| all_met(tally)).count();
@@ -202,6 +235,7 @@ fn verdicts(found: &[Pair], slopes: &[Option<Regression>; 2]) -> Vec<Verdict> {
             within && any,
             format!("at most {} in sets with up to {deepest} reductions", number(most, 2)),
         ),
+        within_structure(found),
         Verdict::new(
             "QPS's interference grows with the depth of its hierarchy",
             rises(&slopes[1]),

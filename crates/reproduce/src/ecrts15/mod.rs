@@ -111,6 +111,11 @@ fn per_job(tally: &Tally, count: u64) -> f64 {
     count as f64 / tally.released.max(1) as f64
 }
 
+/// `found` as a part of `most`; more than all of it where nothing may be.
+fn part(found: u64, most: u64) -> f64 {
+    if found == 0 { 0.0 } else { found as f64 / most as f64 }
+}
+
 /// A mean with its interval, for tables: `0.812 +- 0.011`; the mean alone where there is but one
 /// value, or all are equal.
 fn with_interval(mean: &Mean, decimals: usize) -> String {

@@ -202,7 +202,9 @@ fn verdicts(costs: &Costs) -> Vec<Verdict> {
                  are put in order in the decision that follows.";
     let apart = "Between two tree updates our RUN looks at the queue of the one server concerned, \
                  and a tree update at one tree; the slides' has one lock and one release queue for \
-                 all. QPS charges, manages and dispatches a whole hierarchy at each decision.";
+                 all. QPS looks at the sets that an event concerns; on a full machine, where a \
+                 budget ends, these are the sets below a master that starts or stops as well, and \
+                 the run queue of each of their cores is written anew.";
     let updates: f64 = shown(costs, "qps", "tree-update").iter().map(|it| it.per_job).sum();
     let of_run = shown(costs, "run", "tree-update").pop();
     vec![

@@ -302,13 +302,38 @@ impl Rig {
     /// Decisions are local: a core is told to look at its run queue only where an event of the set
     /// that it serves was told, where that set's phase changed, by its own budgets and windows or
     /// with its master, which starts or stops, or where a budget of a master in it began or ended.
+    ///
+    /// Hierarchies stand apart: where no event of its tasks was told and no instant of its sets has
+    /// come, no set of one is looked at.
     fn decide(&mut self) {
+        let now = Instant::from_ticks(self.now);
+        let synced = |qps: &Qps| qps.sets.iter().map(|set| set.synced).collect::<Vec<_>>();
+        let is_due = |set: &Set| {
+            set.window.is_some_and(|window| window.next_event(set.synced) <= now)
+        };
+        let mut is_concerned: Vec<bool> = self.qps.sets.iter().map(is_due).collect();
+        is_concerned.iter_mut().zip(&self.told).for_each(|(concerned, told)| *concerned |= told);
+        // Up to the top of each hierarchy, and down again.
+        for set in 0..is_concerned.len() {
+            if let Some(host) = self.qps.sets[set].host {
+                is_concerned[host] |= is_concerned[set];
+            }
+        }
+        for set in (0..is_concerned.len()).rev() {
+            if let Some(host) = self.qps.sets[set].host {
+                is_concerned[set] |= is_concerned[host];
+            }
+        }
+        let synced_before = synced(&self.qps);
         let states = |qps: &Qps| -> Vec<_> {
             let phase = |set: &Set| set.window.map(|window| window.phase);
             qps.sets.iter().map(|set| (phase(set), set.queued)).collect()
         };
         let (before, sources_before) = (states(&self.qps), self.qps.sources.clone());
-        decide(&mut self.qps, Instant::from_ticks(self.now), &mut self.plan);
+        decide(&mut self.qps, now, &mut self.plan);
+        for (set, (before, after)) in synced_before.iter().zip(synced(&self.qps)).enumerate() {
+            assert!(is_concerned[set] || *before == after, "set {set} at {now}");
+        }
         let after = states(&self.qps);
         let concerned = |set: usize| {
             let guests = (0..set).filter(|guest| self.qps.sets[*guest].host == Some(set));
@@ -397,7 +422,7 @@ impl Rig {
         let Some(host) = own.host.map(|host| &self.qps.sets[host]) else { return };
         let leads = |class: Option<Class>| {
             let head = host.heads[class.map_or(0, Class::index)];
-            head.is_some_and(|key| key.item == Item::Master(set))
+            head.is_some_and(|key| key.guest() == Some(set))
         };
         let lent = match host.window.map(|window| window.phase) {
             None => leads(None).then_some(host.core),

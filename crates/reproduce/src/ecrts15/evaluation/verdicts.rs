@@ -1,5 +1,6 @@
 //! What the slides say of the overhead per job, set beside ours.
 
+use super::structure::Structured;
 use super::{CLASSES, LOADS, Policy, QPS, RUN, Slopes, with_error};
 use crate::ecrts15::with_interval;
 use crate::findings::{Verdict, number};
@@ -21,7 +22,9 @@ pub(super) fn verdicts(policies: &[Policy], slopes: &[Slopes; 2]) -> Vec<Verdict
     };
     vec![
         holds_on_the_other_half(policies),
-        by_structure(run),
+        within_structure(policies),
+        in_time_by_structure(policies),
+        in_time_each(policies),
         flat(&over(run, &LOADS), &shown),
         Verdict::new(
             "QPS's overhead per job rises more with the load than RUN's does",
@@ -74,32 +77,76 @@ fn holds_on_the_other_half(policies: &[Policy]) -> Verdict {
         "A bound that is the most that was seen is exceeded by a new set now and then; and a job \
          whose C is less than the bound cannot be shortened by it: light ones, and the last one of \
          a set, which was trimmed so that the load is met. The slides derive their bounds from \
-         the depth of trees and hierarchies instead; for QPS they print no formula, for RUN see \
-         below.",
+         the structure of trees and hierarchies instead; see below.",
     )
 }
 
-/// Whether the tree's depth bounds what a job costs, as the slides derive their bounds.
-fn by_structure(run: &Policy) -> Verdict {
-    let off = |it: &&super::Evaluated| {
-        it.most.mean_us() / (it.structural.ticks() as f64 / 1e3).max(f64::MIN_POSITIVE)
+/// Whether the structures bound what happens to jobs and what they cost, as the slides derive their
+/// bounds.
+fn within_structure(policies: &[Policy]) -> Verdict {
+    let most = |policy: usize, part: fn(&Structured) -> f64| {
+        policies[policy].structured.iter().map(part).fold(0.0, f64::max)
     };
-    let ratios: Vec<f64> = run.evaluated.iter().map(|it| off(&it)).collect();
-    let most = ratios.iter().copied().fold(0.0, f64::max);
-    let beyond = ratios.iter().filter(|ratio| **ratio > 1.0).count();
+    let parts: [fn(&Structured) -> f64; 3] =
+        [Structured::preempted, Structured::moved, Structured::charged];
+    let [run, qps] = [RUN, QPS].map(|policy| parts.map(|part| most(policy, part)));
+    let sets = [RUN, QPS].map(|policy| policies[policy].structured.len());
+    let shown = |parts: [f64; 3]| parts.map(|part| number(part, 2)).join(", ");
     Verdict::new(
-        "RUN's mean overhead of a job is within what the depth of its tree allows: release, and \
-         decisions and switches for (3 p + 1) / 2 preemptions",
-        beyond == 0 && !ratios.is_empty(),
+        "on average no run's jobs are preempted, moved or charged more than the structure allows, \
+         RUN's tree or QPS's hierarchy",
+        sets.iter().all(|sets| *sets > 0) && run.iter().chain(&qps).all(|part| *part <= 1.0),
         format!(
-            "beyond it in {beyond} of {} sets; at most {} of it",
-            ratios.len(),
-            number(most, 2)
+            "of both halves; at most so much of the bounds: RUN {} in {} runs, QPS {} in {}",
+            shown(run),
+            sets[0],
+            shown(qps),
+            sets[1]
+        ),
+    )
+}
+
+/// Whether jobs that are shortened by the bounds from structure are all in time.
+fn in_time_by_structure(policies: &[Policy]) -> Verdict {
+    let runs = || [RUN, QPS].into_iter().flat_map(|policy| &policies[policy].structured);
+    let missing = || runs().filter(|it| it.missed());
+    let (missed, sets) = (missing().count(), runs().count());
+    let share = Share::of(missed as u64, sets as u64);
+    Verdict::new(
+        "with the bounds from their structures RUN and QPS miss nothing",
+        missed == 0 && sets > 0,
+        format!(
+            "{missed} of {sets} runs of both halves with a miss, 95 % interval {} to {} %; {} of \
+             these have a job shorter than the bound",
+            number(share.low * 100.0, 2),
+            number(share.high * 100.0, 2),
+            missing().filter(|it| it.is_short()).count()
         ),
     )
     .because(
-        "A decision is charged to the job that runs where it is made: budgets of servers run \
-         out in many that switch no job, and on a full machine these come on top.",
+        "What structure bounds is the mean over jobs. A long job is preempted by many short ones \
+         and pays for what their releases and deadlines cause, and one that is shorter than the \
+         bound cannot make room for it.",
+    )
+}
+
+/// Whether jobs that make room for what they pay at most themselves are all in time.
+fn in_time_each(policies: &[Policy]) -> Verdict {
+    let all = [RUN, QPS].into_iter().flat_map(|policy| &policies[policy].structured);
+    let sets = all.clone().count();
+    let found: Vec<(u64, f64)> = all.filter_map(Structured::by_each).collect();
+    let missed = found.iter().filter(|(missed, _)| *missed > 0).count();
+    let most = found.iter().map(|(_, most)| *most).fold(0.0, f64::max);
+    Verdict::new(
+        "where every job is longer than what its structure lets that one pay, none is charged more \
+         than that and none is late",
+        !found.is_empty() && missed == 0 && most <= 1.0,
+        format!(
+            "{} of {sets} runs of both halves are such, {missed} of them with a miss; a job was \
+             charged {} of its bound at most",
+            found.len(),
+            number(most, 2)
+        ),
     )
 }
 
