@@ -76,7 +76,8 @@ fn equal_windows(cores: &Cores, vcpu: &Vcpu, count: usize) -> Option<Vec<Piece>>
     let Reservation { budget, deadline, period: every } = vcpu.reservation;
     let window = Duration::from_ticks(deadline.ticks() / count as u64);
     let piece = |budget| split::of_length(vcpu, budget, window);
-    let most = |core| (cores.most(core, budget.min(window), piece), core);
+    let most = |core| cores.most(core, Duration::ZERO, budget.min(window), piece);
+    let most = |core| (most(core).unwrap_or_default(), core);
     let mut offers: Vec<_> = cores.ids().map(most).collect();
     offers.sort_by_key(|(most, core)| (Reverse(*most), *core));
     offers.truncate(count);

@@ -1,8 +1,8 @@
 //! Where experiments run their scenarios.
 
 use crate::{Costs, Error, Run, pool};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 /// A scenario to be run: the text of a file that `maracas sim` runs just as well.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,6 +20,16 @@ impl Setup {
     }
 }
 
+/// A file of what an experiment found one by one: too long for a document, but what its tables are
+/// computed from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Record {
+    /// The name of the file.
+    pub name: String,
+    /// What stands in it.
+    pub text: String,
+}
+
 /// Runs scenarios, several at once, and remembers them.
 pub struct Lab<'a> {
     jobs: usize,
@@ -28,6 +38,7 @@ pub struct Lab<'a> {
     begun: AtomicUsize,
     done: AtomicUsize,
     setups: Mutex<Vec<Setup>>,
+    records: Mutex<Vec<Record>>,
     costs: Option<Costs>,
 }
 
@@ -48,6 +59,7 @@ impl<'a> Lab<'a> {
             begun: AtomicUsize::new(0),
             done: AtomicUsize::new(0),
             setups: Mutex::new(Vec::new()),
+            records: Mutex::new(Vec::new()),
             costs: None,
         }
     }
@@ -66,7 +78,11 @@ impl<'a> Lab<'a> {
     }
     /// How many seeds an experiment must take that by itself takes `usual`.
     pub fn seeds(&self, usual: usize) -> usize {
-        self.seeds.unwrap_or(usual).max(1)
+        self.asked().unwrap_or(usual).max(1)
+    }
+    /// How many seeds were asked for, if any were.
+    pub fn asked(&self) -> Option<usize> {
+        self.seeds
     }
     /// Runs all of them; the runs come in the order of the scenarios.
     ///
@@ -110,9 +126,21 @@ impl<'a> Lab<'a> {
     pub fn take_setups(&self) -> Vec<Setup> {
         std::mem::take(&mut *self.setups())
     }
-
-    fn setups(&self) -> std::sync::MutexGuard<'_, Vec<Setup>> {
-        // A list is whole whatever happened to the thread that held it.
-        self.setups.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    /// Keeps a record for the caller to write.
+    pub(crate) fn keep(&self, record: Record) {
+        locked(&self.records).push(record);
     }
+    /// Every record that was kept since the last call, in order.
+    pub fn take_records(&self) -> Vec<Record> {
+        std::mem::take(&mut *locked(&self.records))
+    }
+
+    fn setups(&self) -> MutexGuard<'_, Vec<Setup>> {
+        locked(&self.setups)
+    }
+}
+
+/// A list is whole whatever happened to the thread that held it.
+fn locked<T>(list: &Mutex<Vec<T>>) -> MutexGuard<'_, Vec<T>> {
+    list.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -34,7 +34,7 @@ mod run;
 
 pub use ecrts15::Costs;
 pub use findings::Findings;
-pub use lab::{Lab, Setup};
+pub use lab::{Lab, Record, Setup};
 pub use maracas_sweep::{figure, stats};
 pub use run::Run;
 

@@ -73,12 +73,8 @@ pub struct Tally {
 /// Where `cores` is 0 or above [`maracas_core::MAX_CORES`], or the policy breaks the contract.
 pub fn run(set: &TaskSet, cores: usize, subject: &Subject, charge: &Charge) -> Tally {
     let mut counter = Counter::new(set.tasks.len());
-    let Some((outcome, statistics)) = observed(set, cores, subject, charge, &mut counter) else {
-        return Tally::default();
-    };
-    let mut tally = counter.finish(&outcome, &charge.overheads);
-    tally.depth = statistics.iter().find(|it| it.name == LEVELS).map_or(0, |it| it.value);
-    tally
+    let ran = observed(set, cores, subject, charge, &mut counter);
+    ran.map_or_else(Tally::default, |ran| counter.finish(&ran, &charge.overheads))
 }
 
 /// The same run, watched by `observer`: what the simulator and the policy counted; `None` where the
@@ -118,6 +114,23 @@ pub fn observed_asking(
         Options { seed: charge.seed, overheads: charge.overheads, ..Options::new(charge.until) };
     let outcome = maracas_sim::run(&system, &programs, policy.as_mut(), &options, observer);
     Some((outcome, policy.statistics()))
+}
+
+/// The same run as that of [`observed_asking`], watched by `observer`, and counted as [`run`] counts.
+///
+/// # Panics
+/// As [`run`].
+pub fn counted_asking(
+    set: &TaskSet,
+    asked: &TaskSet,
+    cores: usize,
+    subject: &Subject,
+    charge: &Charge,
+    observer: &mut dyn Observer,
+) -> Option<Tally> {
+    let mut both = (Counter::new(set.tasks.len()), observer);
+    let ran = observed_asking(set, asked, cores, subject, charge, &mut both)?;
+    Some(both.0.finish(&ran, &charge.overheads))
 }
 
 /// One program a task, each job costing the budget less the bound.
@@ -206,7 +219,8 @@ impl Counter {
         track.job_over = track.completed == segment.to;
     }
 
-    fn finish(mut self, outcome: &Outcome, costs: &Overheads) -> Tally {
+    fn finish(mut self, ran: &(Outcome, Vec<Statistic>), costs: &Overheads) -> Tally {
+        let (outcome, statistics) = ran;
         for track in &self.tracks {
             for deadline in track.deadlines.iter().filter(|deadline| **deadline <= outcome.end) {
                 self.tally.late(outcome.end - *deadline);
@@ -228,6 +242,7 @@ impl Counter {
             completed: outcome.completed,
             missed: outcome.missed,
             decisions: outcome.decisions,
+            depth: statistics.iter().find(|it| it.name == LEVELS).map_or(0, |it| it.value),
             charged_ns: charged.into_iter().fold(0, u64::saturating_add),
             ..self.tally
         }

@@ -3,7 +3,7 @@
 use maracas_console::failure::{Answer, Failure, Outcome};
 use maracas_console::output;
 use maracas_reproduce::document::{self, FIGURES};
-use maracas_reproduce::{Costs, Experiment, Findings, Lab, Setup};
+use maracas_reproduce::{Costs, Experiment, Findings, Lab, Record, Setup};
 use maracas_studies::bench::primitives;
 use std::collections::BTreeMap;
 use std::fs;
@@ -112,10 +112,11 @@ pub(super) fn run(args: &Args) -> Outcome {
         if let Ok(mut far) = far.lock() {
             far.next();
         }
-        let setups = lab.take_setups();
+        let (setups, records) = (lab.take_setups(), lab.take_records());
         if let Some(folder) = &args.out {
             let folder = folder.join(experiment.name);
             write_folder(&folder, experiment, &findings, &setups)?;
+            write_records(&folder.join("data"), &records)?;
             if !args.quiet {
                 let count = setups.len();
                 output::note(&format!("{} holds {count} scenarios and more", folder.display()));
@@ -243,6 +244,15 @@ fn write_folder(
     setups.try_for_each(|setup| {
         output::write_file(&scenarios.join(format!("{}.toml", setup.name)), &setup.text)
     })
+}
+
+/// What an experiment found one by one, where it keeps that.
+fn write_records(path: &Path, records: &[Record]) -> Result<(), Failure> {
+    if !records.is_empty() {
+        folder(path)?;
+    }
+    let mut records = records.iter();
+    records.try_for_each(|it| output::write_file(&path.join(&it.name), &it.text))
 }
 
 #[cfg(test)]

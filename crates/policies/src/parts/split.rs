@@ -10,7 +10,6 @@ use super::table::{Family, Table, Test};
 use super::{jobs, priority, qpa};
 use alloc::format;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 use maracas_core::admission::{CoreVerdict, NotAdmitted, TestResult, Verdict};
 use maracas_core::{CoreId, Duration, Rate, Reservation, System, Vcpu, VcpuId};
 
@@ -66,11 +65,14 @@ pub(crate) fn without_spare_time(cores: &Cores, vcpu: &Vcpu) -> Option<Vec<Piece
         }
         let piece = |budget| of_length(vcpu, budget, budget);
         let below = budget.saturating_sub(Duration::from_ticks(1));
-        let offer = |core: &CoreId| (cores.most(*core, below, piece), Reverse(*core));
-        let (most, Reverse(core)) = free.iter().map(offer).max()?;
-        if most.is_zero() {
-            return None;
+        let mut best = None;
+        for core in &free {
+            let least = best.map_or(Duration::ZERO, |(most, _)| most);
+            if let Some(most) = cores.most(*core, least, below, piece) {
+                best = Some((most, *core));
+            }
         }
+        let (most, core) = best?;
         pieces.push(Piece { core, from, window: most, budget: most, every });
         free.retain(|other| *other != core);
         from += most;
@@ -125,24 +127,29 @@ impl Cores {
     pub(crate) fn fits(&self, core: CoreId, vcpu: &Vcpu) -> bool {
         self.results(&self.with(core, vcpu)).iter().all(|result| result.accepted)
     }
-    /// The greatest budget up to `most` with which the core takes `piece` of it; zero where it
-    /// takes none. What it takes of one budget it must take of all below.
+    /// The greatest budget above `least` and up to `most` with which the core takes `piece` of it,
+    /// if it takes any. What it takes of one budget it must take of all below.
     pub(crate) fn most(
         &self,
         core: CoreId,
+        least: Duration,
         most: Duration,
         piece: impl Fn(Duration) -> Vcpu,
-    ) -> Duration {
-        let (mut low, mut high) = (0, most.ticks());
+    ) -> Option<Duration> {
+        let takes = |ticks| self.fits(core, &piece(Duration::from_ticks(ticks)));
+        let (mut low, mut high) = (least.ticks() + 1, most.ticks());
+        if low > high || !takes(low) {
+            return None;
+        }
         while low < high {
             let middle = low + (high - low).div_ceil(2);
-            if self.fits(core, &piece(Duration::from_ticks(middle))) {
+            if takes(middle) {
                 low = middle;
             } else {
                 high = middle - 1;
             }
         }
-        Duration::from_ticks(low)
+        Some(Duration::from_ticks(low))
     }
     fn with(&self, core: CoreId, vcpu: &Vcpu) -> Vec<Vcpu> {
         let mut with = self.on[core.0 as usize].clone();

@@ -8,10 +8,11 @@
 
 use super::contenders::{CLUSTERED, Contender};
 use super::sets::{Draw, Point, TASKS_PER_CORE, longer, shorter};
+use super::study::Outcome;
 use crate::Error;
-use crate::ecrts15::Costs;
 use crate::ecrts15::charged::charged_asking;
 use crate::ecrts15::evaluation::{CONTEXT_SWITCH, MIGRATION};
+use crate::ecrts15::{Cost, Costs};
 use maracas_core::{Duration, Instant};
 use maracas_scenario::taskset::TaskSet;
 use maracas_sim::Overheads;
@@ -30,15 +31,12 @@ fn measured(policy: &'static str, cores: usize) -> (&'static str, usize) {
 }
 
 /// A set that is admitted with bounds that no job of its runs exceeds.
+#[derive(Clone)]
 pub(super) struct Bounded {
     /// What was admitted, released at once.
     pub(super) set: TaskSet,
-    /// Jobs of all runs.
-    pub(super) jobs: u64,
-    /// The first pattern in which a job was late.
-    pub(super) late: Option<usize>,
-    /// By how much the bounds raise the load, in millionths of a core.
-    pub(super) added: u64,
+    /// What it came to.
+    pub(super) outcome: Outcome,
 }
 
 /// Looks for the bounds of a set; nothing where it is refused with those that its runs ask for, or
@@ -57,22 +55,22 @@ pub(super) fn bounded(
     };
     let mut bounds = vec![NOTHING; drawn.patterns[0].0.tasks.len()];
     for raise in 0..=RAISES {
-        let (mut most, mut jobs, mut late) = (bounds.clone(), 0, None);
-        for (place, (set, until)) in drawn.patterns.iter().enumerate() {
+        let (mut most, mut outcome) = (bounds.clone(), Outcome::ADMITTED);
+        for (pattern, (set, until)) in (0..).zip(&drawn.patterns) {
             // Jobs without room for what they are charged are late, and late jobs are charged
             // more: so they ask for less at first.
             let asked = if raise == 0 { shorter(set) } else { set.clone() };
             let ran = run(&longer(set, &bounds), &asked, *until);
-            let Some((ran, charged)) = ran else { return Ok(None) };
+            let Some((_, tally, charged)) = ran else { return Ok(None) };
             for ((most, bound), it) in most.iter_mut().zip(&bounds).zip(charged) {
                 *most = raised(*bound, it).max(*most);
             }
-            jobs += ran.jobs;
-            late = late.or((ran.missed > 0).then_some(place));
+            outcome.count(pattern, &tally);
         }
         if raise > 0 && most == bounds {
-            let (set, added) = (longer(&drawn.patterns[0].0, &bounds), added(drawn, &bounds));
-            return Ok(Some(Bounded { set, jobs, late, added }));
+            let set = longer(&drawn.patterns[0].0, &bounds);
+            outcome.added = added(drawn, &bounds);
+            return Ok(Some(Bounded { set, outcome }));
         }
         bounds = most;
     }
@@ -115,9 +113,13 @@ fn overheads(costs: &Costs, policy: &'static str, point: Point) -> Result<Overhe
     })
 }
 
-/// What a decision takes on average, in nanoseconds, of a set that asks for 90 % of so many cores.
-pub(super) fn decision(costs: &Costs, policy: &'static str, cores: usize) -> Option<f64> {
+/// What the release or the decision of a policy costs, of sets that ask for 90 % of so many cores.
+pub(super) fn measured_at_90<'a>(
+    costs: &'a Costs,
+    policy: &'static str,
+    cores: usize,
+    primitive: &'a str,
+) -> Option<&'a Cost> {
     let (name, cores) = measured(policy, cores);
-    let tasks = TASKS_PER_CORE * cores;
-    costs.near(name, "schedule", (cores as u64, tasks as u64, 90)).map(|line| line.mean)
+    costs.near(name, primitive, (cores as u64, (TASKS_PER_CORE * cores) as u64, 90))
 }

@@ -116,6 +116,11 @@ impl Contender {
     pub(super) fn shares_runs(&self) -> bool {
         GLOBAL.contains(&self.policy)
     }
+    /// Whether the policy takes one task after the other, in the order of the set or, in clusters,
+    /// the densest first, and refuses the set with the first that it refuses.
+    pub(super) fn takes_in_turn(&self) -> bool {
+        GLOBAL.contains(&self.policy) || self.policy == CLUSTERED
+    }
     /// Its policy and parameters on so many cores.
     pub(super) fn subject(&self, cores: usize) -> Result<Subject, Error> {
         let entry = maracas_policies::find(self.policy)

@@ -11,15 +11,18 @@ const DRAWN: [usize; 2] = [4, 16];
 /// Those that preempt at the end of a quantum or slice, many times as often as all others.
 const IN_SLICES: [&str; 2] = ["pd2", "dp-wrap"];
 
-/// All figures, of sets with implicit deadlines.
-/// Weighted are those of which both is known, with nothing charged and with costs.
-pub(super) fn of(study: &Study, same: &Study, charged: &Study) -> Vec<Figure> {
+/// The utilizations at which preemptions are drawn, in percent.
+const PREEMPTING: [u64; 5] = [40, 60, 80, 95, 100];
+
+/// All figures, of sets with implicit deadlines. Weighted are those of which both is known, with
+/// nothing charged and with costs.
+pub(super) fn of(free: &Study, same: &Study, charged: &Study) -> Vec<Figure> {
     let mut figures = Vec::new();
     for cores in DRAWN {
-        figures.push(by_policy(study, cores));
-        figures.push(by_test(study, cores));
+        figures.push(by_policy(free, cores));
+        figures.push(by_test(free, cores));
     }
-    figures.push(preemptions(study, DRAWN[1]));
+    figures.push(preemptions(free, DRAWN[1]));
     figures.push(weighted(same, "weighted", "nothing charged"));
     figures.push(weighted(charged, "weighted-charged", "with measured costs"));
     figures
@@ -91,46 +94,36 @@ fn shares(name: String, title: String, lines: Vec<Line>) -> Figure {
     Figure { name, title, drawing }
 }
 
-/// Preemptions a job of the policies that do not preempt at the borders of slices of time.
+/// Preemptions a job of the policies that do not preempt at the borders of slices of time; no bar
+/// where a policy admits no set.
 fn preemptions(study: &Study, cores: usize) -> Figure {
-    let line = |policy: &'static str| {
-        let at = study.standing(policy)?;
-        let of = |percent| {
-            let stops = study.per_job(Point { cores, percent }, at, |it| it.preemptions)?;
-            Some((percent as f64, stops))
-        };
-        Some(Line::new(policy, PERCENT.into_iter().filter_map(of).collect()))
+    let shown = || policies().filter(|it| !IN_SLICES.contains(it));
+    let of = |percent: u64| {
+        let point = Point { cores, percent };
+        let per_job = |policy| study.per_job(point, study.standing(policy)?, |it| it.preemptions);
+        shown().map(|policy| per_job(policy).unwrap_or(0.0)).collect()
     };
-    let drawing = Drawing::Lines {
-        along: "utilization (% of all cores)".into(),
-        logarithmic: false,
-        share: false,
-        left: "preemptions a job".into(),
-        right: None,
-        lines: policies().filter(|it| !IN_SLICES.contains(it)).filter_map(line).collect(),
+    let drawing = Drawing::Bars {
+        axis: "preemptions a job".into(),
+        groups: shown().map(String::from).collect(),
+        series: PREEMPTING.map(|percent| (format!("{percent} %"), of(percent))).to_vec(),
     };
-    let title = format!("Preemptions a job on {cores} cores, without PD2 and DP-WRAP");
+    let title = format!(
+        "Preemptions a job at utilizations of {cores} cores, without PD2 and DP-WRAP; no bar: no \
+         set admitted"
+    );
     Figure { name: format!("preemptions-{cores}"), title, drawing }
 }
 
-/// Weighted schedulability of each policy over the cores: by all of its tests together, or by run
-/// where it has none.
+/// Weighted schedulability of each policy on each number of cores: by all of its tests together, or
+/// by run where it has none.
 fn weighted(study: &Study, name: &str, costs: &str) -> Figure {
-    let line = |policy: &'static str| {
-        let of = |cores| of_policy(study, policy, cores);
-        Line::new(policy, CORES.map(|cores| (cores as f64, of(cores))).to_vec())
+    let of = |cores| policies().map(|policy| of_policy(study, policy, cores)).collect();
+    let drawing = Drawing::Bars {
+        axis: "weighted schedulability".into(),
+        groups: policies().map(String::from).collect(),
+        series: CORES.map(|cores| (format!("{cores} cores"), of(cores))).to_vec(),
     };
-    let drawing = Drawing::Lines {
-        along: "cores".into(),
-        logarithmic: true,
-        share: true,
-        left: "weighted schedulability".into(),
-        right: None,
-        lines: policies().map(line).collect(),
-    };
-    Figure {
-        name: name.into(),
-        title: format!("Weighted schedulability by test, {costs}"),
-        drawing,
-    }
+    let title = format!("Weighted schedulability by test, {costs}");
+    Figure { name: name.into(), title, drawing }
 }

@@ -4,6 +4,8 @@
 mod charges;
 mod contenders;
 mod figures;
+mod record;
+mod runs;
 mod sets;
 mod study;
 mod tables;
@@ -11,8 +13,8 @@ mod verdicts;
 
 use crate::ecrts15::Costs;
 use crate::{Error, Experiment, Findings, Kind, Lab};
-use sets::{Deadlines, QUANTUM, TASKS_PER_CORE};
-use study::{CORES, Study};
+use sets::{QUANTUM, TASKS_PER_CORE};
+use study::{CORES, Part, Study};
 
 /// All of them.
 pub(crate) const EXPERIMENTS: &[Experiment] = &[EXPERIMENT];
@@ -30,38 +32,45 @@ const EXPERIMENT: Experiment = Experiment {
     kind: Kind::Predicts,
     free: "three tasks a core, utilizations of at most 95 %, uniform among those with the sum and \
            multiples of 1 %; periods of 10, 20, 40, 50 and 100 ms; constrained deadlines uniform \
-           between the later of C and T/2, and T; clusters of half the cores; 12 sets a point, 3 \
-           with constrained deadlines, and the first 3 with costs",
+           between the later of C and T/2, and T; clusters of half the cores; as many sets a point \
+           as tables say",
     fitted: "",
     run,
 };
 
-/// Sets of each point: as many as CI has time for; `--seeds` takes more.
-const SETS: usize = 12;
-/// Of so many sets one is taken with constrained deadlines, and one with costs charged: the same
-/// tests take longest with those, and a set runs several times for its bounds with these.
-const FEWER: usize = 4;
-
+/// What was recorded; with `--seeds` so many sets are drawn and run, and what each came to is kept
+/// as a record.
 fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
-    let (sets, costs) = (lab.seeds(SETS), Costs::recorded_for_the_comparison()?);
-    let implicit = Study::of(lab, Deadlines::Implicit, sets, None)?;
-    let few = sets.div_ceil(FEWER);
-    let constrained = Study::of(lab, Deadlines::Constrained, few, None)?;
-    let charged = Study::of(lab, Deadlines::Implicit, few, Some(&costs))?;
-    let same = implicit.first(few);
-    let mut tables: Vec<_> = tables::of(&implicit).chain(tables::of(&constrained)).collect();
-    tables.extend(CORES.map(|cores| tables::moves(&implicit, cores)));
-    tables.push(tables::costs(&costs, &charged));
-    tables.push(tables::weighted(&same, &charged));
-    let mut verdicts = vec![
-        verdicts::sound(&implicit, "with implicit deadlines"),
-        verdicts::sound(&constrained, "with constrained deadlines"),
-    ];
-    verdicts.extend(verdicts::implicit(&implicit));
-    verdicts.push(verdicts::sound(&charged, "with costs charged and jobs longer by their bounds"));
-    verdicts.extend(verdicts::charged(&same, &charged));
-    let notes = vec![how(), charging(), left_out(), format!("Costs: {}", costs.said())];
-    Ok(Findings { notes, tables, figures: figures::of(&implicit, &same, &charged), verdicts })
+    let costs = Costs::recorded_for_the_comparison()?;
+    let of = |part| match lab.asked() {
+        None => record::recorded(lab, part, &costs),
+        Some(sets) => {
+            let study = Study::of(lab, part, sets, &costs)?;
+            lab.keep(record::of(&study, &costs));
+            Ok(study)
+        }
+    };
+    let [implicit, constrained, charged] = Part::ALL.map(of);
+    findings([&implicit?, &constrained?, &charged?], &costs)
+}
+
+/// What the parts say, in the order of [`Part::ALL`].
+fn findings(parts: [&Study; 3], costs: &Costs) -> Result<Findings, Error> {
+    let [implicit, constrained, charged] = parts;
+    // Costs are charged to as many of the same sets as there was time for.
+    let same = &implicit.first(charged.sets);
+    let mut tables: Vec<_> = parts.into_iter().flat_map(tables::of).collect();
+    for study in [implicit, charged] {
+        tables.extend(CORES.map(|cores| tables::moves(study, cores)));
+    }
+    tables.extend(CORES.map(|cores| tables::costs(costs, charged, cores)));
+    tables.push(tables::weighted(same, charged));
+    let mut verdicts = vec![verdicts::sound(implicit)?, verdicts::sound(constrained)?];
+    verdicts.extend(verdicts::implicit(implicit));
+    verdicts.push(verdicts::sound(charged)?);
+    verdicts.extend(verdicts::charged(same, charged));
+    let notes = vec![how(), kept(), charging(), left_out(), format!("Costs: {}", costs.said())];
+    Ok(Findings { notes, tables, figures: figures::of(implicit, same, charged), verdicts })
 }
 
 fn how() -> String {
@@ -73,6 +82,13 @@ fn how() -> String {
          it packs, but for p-edf, whose exact test leaves nothing out. *Weighted*: the utilization \
          of the sets that are schedulable by that of all."
     )
+}
+
+fn kept() -> String {
+    "What each set came to stands in `crates/reproduce/data`, whence all of this is computed; one \
+     set of each point is drawn and run again each time, and must come to the same. With `--seeds \
+     N` all are, N of each point."
+        .into()
 }
 
 fn charging() -> String {

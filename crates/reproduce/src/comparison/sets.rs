@@ -38,16 +38,6 @@ pub(super) enum Deadlines {
     Constrained,
 }
 
-impl Deadlines {
-    /// The word in tables.
-    pub(super) const fn word(self) -> &'static str {
-        match self {
-            Self::Implicit => "implicit",
-            Self::Constrained => "constrained",
-        }
-    }
-}
-
 /// Cores and how much of them is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Point {

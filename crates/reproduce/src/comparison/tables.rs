@@ -4,18 +4,18 @@ use super::charges;
 use super::contenders::{CONTENDERS, Contender, RUN, policies};
 use super::sets::Point;
 use super::study::{CORES, Outcome, PERCENT, Study};
-use crate::ecrts15::Costs;
+use crate::ecrts15::{Cost, Costs};
 use crate::findings::{Cell, Table, number};
 
 /// How many sets are schedulable on so many cores by the run of each policy and by each of its
 /// tests; and weighted over all utilizations.
 pub(super) fn schedulable(study: &Study, cores: usize) -> Table {
-    let word = study.deadlines.word();
-    let name = format!("{word}-{cores}");
+    let name = format!("{}-{cores}", study.part.word());
     let title = format!(
-        "Sets of {} that are schedulable at each utilization of {cores} cores, {word} deadlines, \
-         by run and by test; and weighted schedulability",
-        study.sets
+        "Sets of {} that are schedulable at each utilization of {cores} cores, {}, by run and by \
+         test; and weighted schedulability",
+        study.sets,
+        study.part.said()
     );
     let percent = PERCENT.map(|percent| format!("{percent} %"));
     let mut columns = vec!["policy", "by"];
@@ -56,11 +56,12 @@ pub(super) fn moves(study: &Study, cores: usize) -> Table {
     let mut columns = vec!["policy"];
     columns.extend(percent.iter().map(String::as_str));
     let title = format!(
-        "Preemptions and migrations a job on {cores} cores, {} deadlines, over the sets that each \
-         policy admits",
-        study.deadlines.word()
+        "Preemptions and migrations a job on {cores} cores, {}, over the sets that each policy \
+         admits",
+        study.part.said()
     );
-    let mut table = Table::new(&format!("moves-{cores}"), &title, &columns);
+    let name = format!("moves-{}-{cores}", study.part.word());
+    let mut table = Table::new(&name, &title, &columns);
     for policy in policies() {
         let Some(at) = study.standing(policy) else { continue };
         let mut row = vec![Cell::text(policy)];
@@ -100,32 +101,48 @@ pub(super) fn weighted(free: &Study, charged: &Study) -> Table {
     table
 }
 
-/// What a decision of each policy takes, and by how much what is charged raises the load.
-pub(super) fn costs(costs: &Costs, charged: &Study) -> Table {
-    let words = CORES.map(|cores| {
-        [format!("{cores} cores: decision (ns)"), format!("{cores} cores: load added (%)")]
-    });
-    let mut columns = vec!["policy"];
-    columns.extend(words.iter().flatten().map(String::as_str));
-    let title = "Mean of a decision, measured warm on sets that ask for 90 %; and by how much of \
-                 the cores the bounds raise the load, mean over the sets that are admitted with \
-                 them";
-    let mut table = Table::new("costs", title, &columns);
+/// What the release and the decision of each policy take, and by how much what is charged raises
+/// the load.
+pub(super) fn costs(costs: &Costs, charged: &Study, cores: usize) -> Table {
+    let columns = [
+        "policy",
+        "release p50 (ns)",
+        "release p99.9 (ns)",
+        "decision p50 (ns)",
+        "decision p99.9 (ns)",
+        "decision mean (ns)",
+        "decisions a job",
+        "load added (%)",
+    ];
+    let title = format!(
+        "What a release and a decision take on {cores} cores, measured warm on sets that ask for \
+         90 %; and by how much of the cores the bounds raise the load, mean over the sets of all \
+         utilizations that are admitted with them"
+    );
+    let mut table = Table::new(&format!("costs-{cores}"), &title, &columns);
     for policy in policies() {
         let Some(at) = charged.standing(policy) else { continue };
-        let mut row = vec![Cell::text(policy)];
-        for cores in CORES {
-            let decision = charges::decision(costs, policy, cores);
-            row.push(decision.map_or(Cell::Missing, |ns| Cell::Number(ns, 0)));
-            let added = charged.added(cores, at);
-            row.push(added.map_or(Cell::Missing, |part| Cell::Number(part * 100.0, 2)));
-        }
-        table.row(row);
+        let measured = |word| charges::measured_at_90(costs, policy, cores, word);
+        let (release, decision) = (measured("release"), measured("schedule"));
+        let cell = |cost: Option<&Cost>, of: fn(&Cost) -> f64, decimals| {
+            cost.map_or(Cell::Missing, |cost| Cell::Number(of(cost), decimals))
+        };
+        let added = charged.added(cores, at);
+        table.row(vec![
+            Cell::text(policy),
+            cell(release, |it| it.median, 0),
+            cell(release, |it| it.p999, 0),
+            cell(decision, |it| it.median, 0),
+            cell(decision, |it| it.p999, 0),
+            cell(decision, |it| it.mean, 0),
+            cell(decision, |it| it.per_job, 2),
+            added.map_or(Cell::Missing, |part| Cell::Number(part * 100.0, 2)),
+        ]);
     }
     table
 }
 
-/// All tables of one kind of deadlines that count sets.
+/// All tables of a part that count sets.
 pub(super) fn of(study: &Study) -> impl Iterator<Item = Table> {
     CORES.into_iter().map(|cores| schedulable(study, cores))
 }

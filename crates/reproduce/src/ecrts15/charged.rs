@@ -3,7 +3,7 @@
 use maracas_core::contract::{Event, Observer, Plan, Segment};
 use maracas_core::{Duration, Instant, VcpuId};
 use maracas_scenario::taskset::TaskSet;
-use maracas_sweep::trial::observed_asking;
+use maracas_sweep::trial::{Tally, counted_asking};
 use maracas_sweep::{Charge, Subject};
 
 /// What a run with costs charged came to.
@@ -34,25 +34,25 @@ pub(super) fn charged(
     subject: &Subject,
     charge: &Charge,
 ) -> Option<Run> {
-    charged_asking(set, set, cores, subject, charge).map(|(run, _)| run)
+    charged_asking(set, set, cores, subject, charge).map(|(run, ..)| run)
 }
 
-/// Runs `set` with jobs that ask for the budgets of `asked`, less the bound; and the most that a
-/// job of each task was charged, of jobs that were not complete at the end what is known of it.
+/// Runs `set` with jobs that ask for the budgets of `asked`, less the bound; with the run as sweeps
+/// count it, and the most that a job of each task was charged, of jobs that were not complete at
+/// the end what is known of it.
 pub(crate) fn charged_asking(
     set: &TaskSet,
     asked: &TaskSet,
     cores: usize,
     subject: &Subject,
     charge: &Charge,
-) -> Option<(Run, Vec<Duration>)> {
+) -> Option<(Run, Tally, Vec<Duration>)> {
     let work = |budget: Duration| budget.saturating_sub(charge.bound).max(Duration::from_ticks(1));
     let tasks = asked.tasks.iter().map(|task| Task::new(work(task.reservation.budget)));
     let mut meter = Meter { tasks: tasks.collect(), run: Run::default() };
-    let (outcome, figures) = observed_asking(set, asked, cores, subject, charge, &mut meter)?;
-    let depth = figures.iter().find(|figure| figure.name == "levels").map_or(0, |it| it.value);
+    let tally = counted_asking(set, asked, cores, subject, charge, &mut meter)?;
     let most = meter.tasks.iter().map(Task::most).collect();
-    Some((Run { missed: outcome.missed, depth, ..meter.run }, most))
+    Some((Run { missed: tally.missed, depth: tally.depth, ..meter.run }, tally, most))
 }
 
 struct Task {

@@ -24,7 +24,7 @@ pub(crate) struct Cost {
     pub(super) utilization: u64,
     pub(super) primitive: String,
     /// How often it is done for each job.
-    pub(super) per_job: f64,
+    pub(crate) per_job: f64,
     /// In nanoseconds, warm.
     pub(crate) median: f64,
     pub(crate) mean: f64,

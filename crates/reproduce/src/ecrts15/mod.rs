@@ -27,6 +27,7 @@ use maracas_scenario::taskset::TaskSet;
 use maracas_sim::Overheads;
 use maracas_sweep::{Charge, Subject, Tally};
 
+pub(crate) use costs::Cost;
 pub use costs::Costs;
 
 /// All of them.

@@ -1,7 +1,7 @@
 //! RTA of global EDF: M. Bertogna, M. Cirinei, "Response-Time Analysis for Globally Scheduled
 //! Symmetric Multiprocessor Platforms", RTSS 2007.
 
-use super::{Task, by_responses, others, parts, response, tasks, work};
+use super::{Task, by_responses, others, response, tasks, work};
 use alloc::vec::Vec;
 use maracas_core::Vcpu;
 use maracas_core::admission::TestResult;
@@ -54,6 +54,6 @@ fn others_of(spare: &[u128], place: usize) -> impl Iterator<Item = u128> {
 /// The most that `other` does by deadlines within a window of `deadline` that ends at one of its
 /// own.
 fn urgent(other: &Task, spare: u128, deadline: u128) -> u128 {
-    let (whole, rest) = parts(deadline, other.period);
+    let (whole, rest) = (deadline / other.period, deadline % other.period);
     whole * other.cost + other.cost.min(rest.saturating_sub(spare))
 }
