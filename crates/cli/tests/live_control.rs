@@ -9,7 +9,7 @@ mod live;
 use common::text;
 use live::measure::{Steal, widened};
 use live::witness::repeated;
-use live::{Run, Stage, Task};
+use live::{Run, Stage, Task, until};
 use maracas_client as client;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
@@ -50,6 +50,9 @@ fn start(stage: &Stage, duration: &str) -> Run {
     stage.scratch.write("control.toml", SCENARIO);
     let run = stage.start(&["control.toml", "--json", "--duration", duration], &[]);
     run.socket();
+    // Nothing can be stopped while a program is being started, which takes a slow host long.
+    let has_run = |name| listed(&run, name).is_some_and(|it| it["foreground_ns"] != 0);
+    until(Duration::from_secs(5), || has_run("first") && has_run("second"));
     run
 }
 

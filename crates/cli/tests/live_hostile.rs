@@ -210,13 +210,23 @@ fn is_v2(dir: &Path) -> bool {
 /// The hostile side. Every refusal is what we hope for, so no result is looked at.
 mod hostile {
     use super::*;
+    use std::io::{BufReader, Read};
+    use std::os::fd::FromRawFd;
 
     /// Processes of a storm at once, and daemons: enough to be a nuisance, and no more than a test
     /// machine bears.
     const STORM: usize = 40;
     const DAEMONS: usize = 3;
+    /// What runs beside the daemons, each a program of its own.
+    const BESIDE: [&str; 4] = ["exec", "kernel", "sleeper", "stopper"];
+    /// The end of a pipe to which each part says that it has begun: above what this program opens.
+    const BEGUN: i32 = 100;
 
     pub(super) fn play(part: &str) {
+        let number = BESIDE.iter().position(|beside| *beside == part);
+        let byte = number.map_or(u8::MAX, |number| number as u8);
+        // SAFETY: one byte of our own; where nothing is open at this number it is refused.
+        let _ = unsafe { libc::write(BEGUN, ptr::from_ref(&byte).cast(), 1) };
         match part {
             "all" => all(),
             "daemon" => {
@@ -240,17 +250,25 @@ mod hostile {
 
     fn all() {
         grab();
+        let begun = begun();
         for _ in 0..DAEMONS {
             // Twice forked, and a session of its own later: its parent is init.
             fork(|| {
                 fork(|| exec("daemon"));
             });
         }
-        for part in ["exec", "kernel", "sleeper", "stopper"] {
+        for part in BESIDE {
             fork(|| exec(part));
         }
-        // All must have begun before the storm takes what budget there is.
-        thread::sleep(Duration::from_millis(500));
+        // All must have begun before the storm takes what budget there is. A start of this program
+        // takes a slow host as long as many budgets.
+        let mut waited_for = BTreeSet::from_iter(0..BESIDE.len() as u8);
+        for byte in BufReader::new(begun).bytes().map_while(Result::ok) {
+            waited_for.remove(&byte);
+            if waited_for.is_empty() {
+                break;
+            }
+        }
         for _ in 0..4 {
             thread::spawn(|| {
                 loop {
@@ -266,6 +284,19 @@ mod hostile {
                 alive += usize::from(fork(|| spin_for(Duration::from_millis(5))) > 0);
             }
             alive -= collect();
+        }
+    }
+
+    /// Where parts say that they have begun: a pipe, whose other end they inherit as [`BEGUN`].
+    /// They do not wait where it is full.
+    fn begun() -> fs::File {
+        let mut ends = [0; 2];
+        // SAFETY: an array of two, and descriptors of our own.
+        unsafe {
+            assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
+            assert_eq!(libc::dup2(ends[1], BEGUN), BEGUN);
+            libc::fcntl(BEGUN, libc::F_SETFL, libc::O_NONBLOCK);
+            fs::File::from_raw_fd(ends[0])
         }
     }
 
@@ -303,7 +334,6 @@ mod hostile {
 
     /// 64 MB reads of /dev/zero: one system call of milliseconds.
     fn keep_the_kernel_busy() {
-        use std::io::Read;
         let mut zero = fs::File::open("/dev/zero").unwrap();
         let mut buffer = vec![0; 64 << 20];
         loop {

@@ -222,8 +222,14 @@ fn the_bench_of_memguard_needs_no_counters() {
         let ways = json["ways"].as_array().unwrap();
         let names: Vec<_> = ways.iter().map(|way| way["noticed"].as_str().unwrap()).collect();
         assert_eq!(names, ["by alarm", "by asking"]);
-        let median = |way: &Value| number(&way["took_p50_ns"]);
-        assert!(median(&ways[0]) < median(&ways[1]), "{json}");
+        // The bandwidth is used up after half of each period of 1 ms. Looks that are further apart
+        // than what is left then seldom find that: what was read too much is paid back by the next
+        // period, and the core is closed from its begin.
+        let look_ms = at_least_wakes(ASKED_NS, ASKED_WAKES) / 1e6;
+        let key = if look_ms < 0.5 { "took_p50_ns" } else { "closings" };
+        let [alarm, asking] = [0, 1].map(|way| number(&ways[way][key]));
+        eprintln!("looks are {look_ms:.3} ms apart; {key}: {alarm} by alarm, {asking} by asking");
+        assert!(if look_ms < 0.5 { alarm < asking } else { alarm > asking }, "{json}");
     });
 }
 

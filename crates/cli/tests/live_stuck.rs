@@ -65,7 +65,7 @@ fn a_stopped_runtime_makes_no_storm_and_is_ended_by_its_guardian() {
         // whenever the runtime is stopped while it runs.
         let small = |number: usize| program(&format!("p{number}"), number % 2, "400us", "5ms");
         let programs: Vec<_> = (0..8).map(small).collect();
-        stage.scratch.write("stopped.toml", scenario(&programs));
+        stage.admitted("stopped.toml", &scenario(&programs));
         let mut run = stage.start(&["stopped.toml", "--json", "--duration", "30s"], &[]);
         run.socket();
         run.at(Duration::from_millis(1500));

@@ -123,7 +123,8 @@ impl Progress {
         if let Some(counts) = line.strip_prefix("test result: ") {
             // `ok. 3 passed; 1 failed; 0 ignored; ...`
             let counts = counts.split("; 0 ignored").next().unwrap_or(counts);
-            self.counts = Some(counts.replace(". ", ", "));
+            // The first is the binary's own: what its tests started may have printed others.
+            self.counts.get_or_insert_with(|| counts.replace(". ", ", "));
         }
         let ended = line.strip_prefix("@@end ")?;
         let mut step = Step::default();
@@ -264,6 +265,7 @@ mod tests {
         let mut progress = Progress::default();
         let text = "noise\n@@begin doctor\n@@end doctor 1 1.00 3.00\n@@begin tests live\n\
                     test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured\n\
+                    test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured\n\
                     @@end tests live 101 3.00 63.40";
         let reported: Vec<_> = text.lines().filter_map(|line| progress.take(line)).collect();
         let expected = [

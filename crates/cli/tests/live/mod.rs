@@ -248,7 +248,9 @@ impl Run {
     pub(crate) fn socket(&self) -> PathBuf {
         let path = self.host.socket();
         let there = until(Duration::from_secs(20), || path.exists());
-        assert!(there.is_some(), "no {}; {}", path.display(), self.said());
+        // A refusal is an answer, on standard output.
+        let said = || self.said() + &fs::read_to_string(&self.out).unwrap_or_default();
+        assert!(there.is_some(), "no {}; {}", path.display(), said());
         path
     }
     /// Waits until this long after the start.
