@@ -285,6 +285,7 @@ impl Auditor {
             | Event::Woke { .. }
             | Event::AllowanceSpent { .. }
             | Event::Sampled(_)
+            | Event::Utilized { .. }
             | Event::Arrived(_)
             | Event::Left(_)
             | Event::Changed(_)
@@ -358,7 +359,10 @@ impl Observer for Auditor {
                 self.known[vcpu.id.0 as usize].wants.push_back(vcpu.reservation);
                 return;
             }
-            Event::Arrived(_) | Event::AllowanceSpent { .. } | Event::Sampled(_) => return,
+            Event::Arrived(_)
+            | Event::AllowanceSpent { .. }
+            | Event::Sampled(_)
+            | Event::Utilized { .. } => return,
         };
         self.job(at, event);
         self.note(at, touched);

@@ -26,7 +26,7 @@ impl Followed {
             Event::Ran(segment) => {
                 let known = self.of(segment.vcpu);
                 known.meters[segment.mode as usize] += segment.usage.service;
-                known.memory += segment.usage.reads;
+                known.memory += segment.usage.metered();
                 self.set(segment.vcpu, !matches!(segment.end, End::Blocked | End::Exited));
             }
             Event::Released(job) => self.set(job.id.vcpu, true),
@@ -35,6 +35,7 @@ impl Followed {
             Event::Completed(_)
             | Event::AllowanceSpent { .. }
             | Event::Sampled(_)
+            | Event::Utilized { .. }
             | Event::Arrived(_)
             | Event::Changed(_)
             | Event::ServiceDone(_)

@@ -11,8 +11,10 @@ use maracas_core::{CoreId, Duration, Event, Instant, Plan, System};
 /// One regulated core.
 #[derive(Clone, Copy, Debug)]
 struct Core {
-    /// Q: its budget in a period.
+    /// Q: its budget in a period, which may rise where budgets follow the utilization.
     quota: u64,
+    /// Q as it was promised.
+    promised: u64,
     /// Whether it donates and reclaims.
     soft: bool,
     /// Its meter now, and when the period began.
@@ -48,6 +50,8 @@ pub struct GuardAudit {
     period: Duration,
     spare: Spare,
     q_min: u64,
+    /// Whether budgets follow the utilization of the memory controller.
+    follows: bool,
     next: Instant,
     /// G: donated and not reclaimed.
     pool: u64,
@@ -99,11 +103,13 @@ impl GuardAudit {
         }
         bandwidths.resize(system.cores.len(), 0);
         let (kinds, reclaim) = (given.each("reservation"), params.flag(spec("reclaim")?));
+        let follows = given.word("regulate") == "utilization";
         let core = |(at, bandwidth): (usize, &u64)| {
             let (quota, hard) = (requests(*bandwidth), kinds.get(at).is_some_and(|k| k == "hard"));
-            let soft = reclaim && !hard;
+            let soft = reclaim && !hard && !follows;
             let (meter, base, allotted, throttled) = (0, 0, None, false);
-            let fresh = Core { quota, soft, meter, base, allotted, throttled };
+            let promised = quota;
+            let fresh = Core { quota, promised, soft, meter, base, allotted, throttled };
             (*bandwidth > 0).then_some(fresh)
         };
         let count = system.vcpus.iter().map(|vcpu| vcpu.id.0 as usize + 1).max().unwrap_or(0);
@@ -125,6 +131,7 @@ impl GuardAudit {
                 _ => Spare::Off,
             },
             q_min: params.whole(spec("q_min")?),
+            follows,
             next: Instant::ZERO,
             pool: 0,
             underrun: false,
@@ -181,7 +188,11 @@ impl GuardAudit {
             core.base = core.meter;
             let bounded = Some(allowance).filter(|it| *it != MemoryLimit::NEVER);
             core.allotted = bounded.and_then(|it| it.0.checked_sub(core.base));
-            let (core, allotted) = (*core, core.allotted.unwrap_or(0));
+            let allotted = core.allotted.unwrap_or(0);
+            if self.follows {
+                core.quota = core.promised.max(allotted);
+            }
+            let core = *core;
             self.pool += core.quota.saturating_sub(allotted);
             let least = if core.soft { 1.min(core.quota) } else { core.quota };
             self.must((least..=core.quota).contains(&allotted), || {
@@ -271,7 +282,7 @@ impl Observer for GuardAudit {
         self.followed.event(event);
         let Event::Ran(segment) = event else { return };
         if let Some(core) = &mut self.cores[usize::from(segment.core.0)] {
-            core.meter += segment.usage.reads;
+            core.meter += segment.usage.metered();
         }
         let period = self.period.ticks();
         let Some(Some((quota, number, reads))) = self.vcpus.get_mut(segment.vcpu.0 as usize) else {
@@ -281,7 +292,7 @@ impl Observer for GuardAudit {
         if *number != now {
             (*number, *reads) = (now, 0);
         }
-        *reads += segment.usage.reads;
+        *reads += segment.usage.metered();
         let (quota, reads) = (*quota, *reads);
         let cut = segment.to.ticks() <= (now + 1) * period;
         self.must(cut && reads <= quota, || {

@@ -337,6 +337,7 @@ impl Observer for MaracasAudit {
             | Event::Completed(_)
             | Event::AllowanceSpent { .. }
             | Event::Sampled(_)
+            | Event::Utilized { .. }
             | Event::Arrived(_)
             | Event::Left(_)
             | Event::Changed(_)
@@ -352,6 +353,7 @@ impl Observer for MaracasAudit {
                 Event::Completed(_)
                 | Event::AllowanceSpent { .. }
                 | Event::Sampled(_)
+                | Event::Utilized { .. }
                 | Event::Arrived(_)
                 | Event::Left(_)
                 | Event::Changed(_)
@@ -383,6 +385,7 @@ impl Observer for MaracasAudit {
             Event::Released(_)
             | Event::Completed(_)
             | Event::Woke { .. }
+            | Event::Utilized { .. }
             | Event::AllowanceSpent { .. } => {}
         }
     }

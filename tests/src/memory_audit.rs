@@ -8,10 +8,10 @@ use maracas_core::{
 };
 use maracas_sim::{Outcome, Subject};
 
-/// A meter of memory reads, and what it was held against and when.
+/// A memory meter, and what it was held against and when.
 #[derive(Clone, Debug)]
 struct Meter {
-    reads: u64,
+    reading: u64,
     /// Limits in force, each from an instant on; the first is from before anything that is still to
     /// be reported.
     limits: Vec<(Instant, u64)>,
@@ -19,7 +19,7 @@ struct Meter {
 
 impl Meter {
     fn new() -> Self {
-        Self { reads: 0, limits: vec![(Instant::ZERO, u64::MAX)] }
+        Self { reading: 0, limits: vec![(Instant::ZERO, u64::MAX)] }
     }
     fn now(&self) -> u64 {
         self.limits.last().map_or(u64::MAX, |limit| limit.1)
@@ -115,7 +115,7 @@ impl<'a> MemoryAudit<'a> {
             (Some(totals), Some(memory)) => {
                 let cores: Vec<u64> = self.cores.iter().map(|core| core.requests).collect();
                 let sum: u64 = cores.iter().sum();
-                let reads: u64 = self.cores.iter().map(|core| core.meter.reads).sum();
+                let reads: u64 = self.known.iter().map(|known| known.used.reads).sum();
                 let devices = !memory.devices.is_empty();
                 self.must(cores == totals.by_core, || {
                     format!("segments sum up to {cores:?} requests, controller: {totals:?}")
@@ -231,25 +231,25 @@ impl<'a> MemoryAudit<'a> {
     fn ran(&mut self, segment: &Segment) {
         let Segment { vcpu, core, from, to, usage, end, .. } = *segment;
         let own = &mut self.cores[core.0 as usize];
-        own.meter.reads += usage.reads;
+        own.meter.reading += usage.metered();
         own.requests += usage.reads + usage.writes;
-        let (meter, allowance) = (own.meter.reads, own.meter.furthest(from, to));
+        let (meter, allowance) = (own.meter.reading, own.meter.furthest(from, to));
         let closed = own.closed.filter(|closed| *closed <= from);
         own.meter.forget(to);
         self.must(closed.is_none(), || {
             format!("{core} is closed since {closed:?}, yet {segment:?}")
         });
-        self.must(usage.reads == 0 || meter <= allowance, || {
+        self.must(usage.metered() == 0 || meter <= allowance, || {
             format!("{core} read up to {meter} of {allowance}: {segment:?}")
         });
         let known = &mut self.known[vcpu.0 as usize];
         known.used.add(&usage);
-        known.meter.reads += usage.reads;
+        known.meter.reading += usage.metered();
         let (meter, limit, last) =
-            (known.meter.reads, known.meter.furthest(from, to), known.meter.now());
+            (known.meter.reading, known.meter.furthest(from, to), known.meter.now());
         known.meter.forget(to);
         let (used, carries) = (known.used, known.carries);
-        self.must(usage.reads == 0 || meter <= limit, || {
+        self.must(usage.metered() == 0 || meter <= limit, || {
             format!("{vcpu} read up to {meter} of {limit}: {segment:?}")
         });
         self.must(end != End::MemorySpent || meter >= last, || {
@@ -263,7 +263,7 @@ impl<'a> MemoryAudit<'a> {
 
     fn spent(&mut self, at: Instant, core: CoreId) {
         let own = &mut self.cores[core.0 as usize];
-        let (meter, allowance, reported) = (own.meter.reads, own.meter.now(), own.reported);
+        let (meter, allowance, reported) = (own.meter.reading, own.meter.now(), own.reported);
         own.reported = Some(allowance);
         own.closed = own.closed.or(Some(at));
         self.must(meter >= allowance && reported != Some(allowance), || {
@@ -297,6 +297,7 @@ impl Observer for MemoryAudit<'_> {
             | Event::Arrived(_)
             | Event::Left(_)
             | Event::Changed(_)
+            | Event::Utilized { .. }
             | Event::ServiceDone(_)
             | Event::Failed { .. } => {}
         }
@@ -306,7 +307,7 @@ impl Observer for MemoryAudit<'_> {
         for id in 0..self.cores.len() {
             let (core, run_queue) = (CoreId(id as u16), plan.run_queue(CoreId(id as u16)));
             let own = &mut self.cores[id];
-            let (meter, before, reported) = (own.meter.reads, own.meter.now(), own.reported);
+            let (meter, before, reported) = (own.meter.reading, own.meter.now(), own.reported);
             own.meter.set(now, run_queue.allowance.0);
             if !run_queue.allowance.is_reached(meter) {
                 (own.reported, own.closed) = (None, None);

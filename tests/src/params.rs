@@ -61,6 +61,9 @@ pub(crate) fn random_params(entry: &Entry, random: &mut RandomSystem, dice: &mut
         params.set("recolor", text("low"));
     }
     if entry.name.starts_with("memguard+") {
+        if params.iter().any(|given| given == ("regulate", &text("utilization"))) {
+            params.set("spare", text("off"));
+        }
         reservations(&mut params, random, scale, dice);
     }
     params
@@ -90,6 +93,7 @@ fn named(spec: &ParamSpec, scale: Scale, dice: &mut Dice) -> Option<Value> {
         "migration_budget" if dice.one_in(4) => time(scale.part(25)),
         "migration_period" => time(scale.longest * dice.between(1, 2)),
         "color_lines" => whole(dice.pick(&[16, 200, 3_072])),
+        "utilization" => text(dice.pick(&["0.1", "0.5", "0.8", "1"])),
         "q_min" => whole(dice.pick(&[1, 10, 1_000])),
         // An update takes two rounds at least.
         "round" => time(scale.part(dice.pick(&[1, 4, 20]))),

@@ -1,7 +1,7 @@
 //! Policies around policies, that change nothing which may be seen.
 
 use crate::follow::Followed;
-use maracas_core::contract::{Event, Grant, Mode, Policy, RunQueue, Statistic};
+use maracas_core::contract::{Event, Grant, Meters, Mode, Policy, RunQueue, Statistic};
 use maracas_core::dispatch::Readings;
 use maracas_core::{CoreId, Duration, Instant, List, Plan};
 
@@ -52,6 +52,9 @@ impl Policy for Nagging {
         if extra < plan.wake {
             (plan.wake, plan.wake_metered) = (extra, false);
         }
+    }
+    fn meters(&self) -> Meters {
+        self.inner.meters()
     }
     fn statistics(&self) -> Vec<Statistic> {
         self.inner.statistics()
@@ -119,5 +122,9 @@ impl Policy for DepthOne {
         }
         plan.service_request = self.plan.service_request;
         (plan.wake, plan.wake_metered) = (self.plan.wake, self.plan.wake_metered);
+    }
+
+    fn meters(&self) -> Meters {
+        self.inner.meters()
     }
 }

@@ -237,6 +237,97 @@ fn hard_cores_read_exactly_their_budget_in_every_period() {
     }
 }
 
+/// By core and period of 1 ms: what the meters counted, reads, write-backs.
+#[derive(Default)]
+struct Meterings(Vec<Vec<[u64; 3]>>);
+
+impl Observer for Meterings {
+    fn event(&mut self, _: Instant, event: &Event) {
+        let Event::Ran(segment) = event else { return };
+        let (core, ms) = (usize::from(segment.core.0), (segment.from.ticks() / 1_000_000) as usize);
+        self.0.resize(self.0.len().max(core + 1), Vec::new());
+        let own = &mut self.0[core];
+        own.resize(own.len().max(ms + 1), [0; 3]);
+        let usage = segment.usage;
+        let counts = [usage.metered(), usage.reads, usage.writes];
+        own[ms].iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+    }
+    fn planned(&mut self, _: Instant, _: &Plan) {}
+}
+
+/// Three hogs: one goes through all eight banks, two keep to one; each writes a line back per read.
+fn writers() -> (System, Vec<Program>, Memory) {
+    let mut case = hogs(3, &mut Dice::new(5));
+    let patterns = [Pattern::Random, Pattern::SameBank, Pattern::PrivateBank];
+    for (profile, pattern) in case.2.programs.iter_mut().flatten().zip(patterns) {
+        let use_ = &mut profile.phases[0].1;
+        (use_.pattern, use_.writebacks_milli, use_.think_ps) = (pattern, 1_000, 0);
+        use_.outstanding_milli = 4_000;
+    }
+    case
+}
+
+/// 64 MB/s are 1,000 requests in a period of 1 ms.
+#[test]
+fn a_core_has_its_budget_of_what_is_counted_in_every_period() {
+    // What is said, and the reads of a core that uses its budget up: where it goes through all
+    // eight banks, and where it keeps to one.
+    let ways = [
+        ("reads", "bandwidth", [1_000, 1_000]),
+        ("requests", "bandwidth", [500, 500]),
+        ("reads", "banks", [8_000, 1_000]),
+        ("requests", "banks", [4_000, 500]),
+    ];
+    for (count, regulate, [spread, single]) in ways {
+        let params = given(&[
+            ("bandwidth", "64MB/s"),
+            ("reservation", "hard"),
+            ("count", count),
+            ("regulate", regulate),
+        ]);
+        for name in ["memguard+round-robin", "memguard+maracas"] {
+            let (Meterings(cores), _) = simulate(name, &params, &writers(), 20);
+            for (core, expected) in cores.iter().zip([spread, single, single]) {
+                for [metered, reads, writes] in core {
+                    // A bank's count is a rate of its own: it may be one read off.
+                    let near = |it: u64, is: u64| it.abs_diff(is) <= 8;
+                    assert!(*metered == 1_000, "{count} {regulate}: {metered}");
+                    assert!(near(*reads, expected) && near(*writes, *reads), "{reads} {writes}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn budgets_follow_the_utilization_and_never_fall_below_what_is_reserved() {
+    let reserved = |utilization: &str| {
+        let params = given(&[
+            ("bandwidth", "none, 64MB/s, 64MB/s"),
+            ("regulate", "utilization"),
+            ("utilization", utilization),
+        ]);
+        let mut case = writers();
+        // The first one has no limit; it thinks most of the time.
+        for profile in case.2.programs.iter_mut().flatten().take(1) {
+            let use_ = &mut profile.phases[0].1;
+            (use_.outstanding_milli, use_.think_ps) = (1_000, 300_000);
+            use_.writebacks_milli = 0;
+        }
+        let (Meterings(cores), statistics) = simulate("memguard+maracas", &params, &case, 200);
+        let is = statistics.iter().find(|it| it.name == "utilization (1/1000)");
+        (cores, is.expect("it is counted").value)
+    };
+    let (cores, busy) = reserved("0.7");
+    assert!((670..=730).contains(&busy), "{busy}");
+    let reads = |core: &[[u64; 3]]| core[100..].iter().map(|counts| counts[1]).sum::<u64>() / 100;
+    assert!(cores[1..].iter().all(|core| reads(core) > 1_500), "{}", reads(&cores[1]));
+    // Below what the first one alone needs: the others have what is reserved, and no more.
+    let (cores, busy) = reserved("0.01");
+    assert!(busy > 50, "{busy}");
+    assert!(cores[1..].iter().all(|core| reads(core) == 1_000), "{}", reads(&cores[1]));
+}
+
 #[test]
 fn weights_hold_under_contention_and_spare_bandwidth_goes_by_them() {
     let mut case = hogs(4, &mut Dice::new(3));

@@ -52,6 +52,7 @@ fn subject(event: &Event) -> VcpuId {
         Event::Woke { vcpu, .. } => *vcpu,
         Event::AllowanceSpent { .. }
         | Event::Sampled(_)
+        | Event::Utilized { .. }
         | Event::Arrived(_)
         | Event::Left(_)
         | Event::Changed(_)

@@ -1,5 +1,6 @@
 //! The one admission verdict that `check`, `sim`, `run` and a policy's `build` share.
 
+use crate::contract::Meters;
 use crate::{CoreId, CoreSet, Duration, PPB, Rate, Reservation, System, VcpuId};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -138,10 +139,14 @@ pub struct Verdict {
 pub struct Regulation {
     /// The time after which every core may read as much again.
     pub period: Duration,
-    /// Reads that each core may always do in a period, by core; `None` = as many as it can.
+    /// What the meters count that hold cores to it, and whether budgets follow the memory
+    /// controller's utilization.
+    pub meters: Meters,
+    /// Reads that each core may always do in a period, by core, or as many reads and write-backs
+    /// where the meters count these; `None` = as many as it can.
     pub reads: Vec<Option<u64>>,
-    /// What is never exceeded in a period, whatever is lent and reclaimed; empty where spare
-    /// bandwidth is given away, since then nothing is.
+    /// What is never exceeded in a period, whatever is lent and reclaimed; empty where nothing is:
+    /// where spare bandwidth is given away, budgets are of single banks, or follow the utilization.
     pub most: Vec<ReadLimit>,
 }
 

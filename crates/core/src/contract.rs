@@ -31,9 +31,11 @@ use alloc::vec::Vec;
 use core::fmt;
 
 mod apart;
+mod meters;
 mod plan;
 
 pub use apart::{Apart, Part};
+pub use meters::{Metered, Meters};
 pub use plan::Plan;
 
 /// A scheduling policy.
@@ -46,6 +48,11 @@ pub trait Policy: Send {
     /// What the policy counted of its own doings, for reports. Never a way to steer anything.
     fn statistics(&self) -> Vec<Statistic> {
         Vec::new()
+    }
+    /// What of memory must be counted for it. A machine asks once, before it begins; what it cannot
+    /// count it refuses by name.
+    fn meters(&self) -> Meters {
+        Meters::default()
     }
     /// How its cores can decide alone; `None` = they cannot.
     fn apart(&mut self) -> Option<&mut dyn Apart> {
@@ -103,6 +110,15 @@ pub enum Event {
     },
     /// The monitor's counters, brought by [`ServiceRequest::Sample`].
     Sampled(Sample),
+    /// How busy the memory controller was since this was last reported. Comes at each metered wake
+    /// ([`Plan::wake_metered`]) of a policy that asked for it ([`Meters::controller`]), after what
+    /// ran until then.
+    Utilized {
+        /// For how long some read waited for its data.
+        busy: Duration,
+        /// Of how long.
+        of: Duration,
+    },
     /// A VCPU asks to be admitted. The answer is in the next plan's verdicts, or, where it would
     /// fit but for what others left or changed of late, in those of the plan from which on it
     /// fits.
@@ -183,6 +199,9 @@ pub struct Usage {
     pub reads: u64,
     /// Memory writes (write-backs).
     pub writes: u64,
+    /// What the memory meters of core and VCPU counted, where the policy asked for something else
+    /// than reads ([`Policy::meters`]); `None` = the reads. See [`Usage::metered`].
+    pub metered: Option<u64>,
     /// Instructions retired; where they cannot be counted, the units of progress that the program
     /// itself counts.
     pub instructions: u64,
@@ -244,15 +263,16 @@ impl fmt::Debug for Limit {
     }
 }
 
-/// The reading of a memory meter (cumulative reads of memory) at which a grant ends or a core
-/// closes. A state, as [`Limit`] is.
+/// The reading of a memory meter at which a grant ends or a core closes. It is cumulative, and
+/// counts reads of memory unless the policy asked for something else ([`Policy::meters`]). A state,
+/// as [`Limit`] is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemoryLimit(pub u64);
 
 impl MemoryLimit {
     /// Never reached.
     pub const NEVER: Self = Self(u64::MAX);
-    /// Whether a meter that reads `reads` has reached it.
+    /// Whether a meter that stands at `reads` has reached it.
     #[inline]
     pub const fn is_reached(self, reads: u64) -> bool {
         reads >= self.0
@@ -278,7 +298,7 @@ pub struct Grant {
     pub vcpu: VcpuId,
     /// Up to which meter reading.
     pub until: Limit,
-    /// Up to which reading of its memory meter (reads of memory, in any mode and on any core).
+    /// Up to which reading of its memory meter (in any mode and on any core).
     pub memory: MemoryLimit,
 }
 
@@ -299,8 +319,8 @@ pub struct RunQueue {
     pub background: List<Grant>,
     /// Whether surplus time may be used at all (MARACAS, IS_BG_SCHED). False throttles the core.
     pub background_allowed: bool,
-    /// Cumulative reading of the core's memory meter (reads of memory by whatever ran there) at
-    /// which the core closes (MemGuard).
+    /// Cumulative reading of the core's memory meter (of whatever ran there) at which the core
+    /// closes (MemGuard).
     pub allowance: MemoryLimit,
 }
 

@@ -66,9 +66,20 @@ impl Usage {
             Counter::Occupancy => return None,
         })
     }
+    /// What the memory meters of core and VCPU counted.
+    #[inline]
+    pub const fn metered(&self) -> u64 {
+        match self.metered {
+            Some(metered) => metered,
+            None => self.reads,
+        }
+    }
     /// Adds what another segment consumed.
     #[inline]
     pub fn add(&mut self, other: &Self) {
+        if self.metered.is_some() || other.metered.is_some() {
+            self.metered = Some(self.metered() + other.metered());
+        }
         self.service += other.service;
         self.references += other.references;
         self.reads += other.reads;
@@ -123,6 +134,7 @@ mod tests {
             references: 10,
             reads: 4,
             writes: 3,
+            metered: None,
             instructions: 99,
         };
         let read = |counter| usage.count(counter, 3300);
@@ -137,6 +149,8 @@ mod tests {
         );
         let mut sum = usage;
         sum.add(&usage);
-        assert_eq!((sum.reads, sum.instructions), (8, 198));
+        assert_eq!((sum.reads, sum.instructions, sum.metered()), (8, 198, 8));
+        sum.add(&Usage { metered: Some(5), ..usage });
+        assert_eq!((sum.reads, sum.metered()), (12, 13));
     }
 }

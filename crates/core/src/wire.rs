@@ -304,8 +304,6 @@ fields! {
         class, speedup_milli }
     Class { speed_milli }
     Core { class, colors }
-    Segment { vcpu, core, mode, from, to, usage, end }
-    Usage { service, references, reads, writes, instructions }
     Sample { requests, occupancy, by_core }
     RunQueue { foreground, background, background_allowed, allowance }
 }
@@ -352,6 +350,41 @@ variants! {
         0 = Ran(segment), 1 = Released(job), 2 = Completed(id), 3 = Woke { vcpu, on_behalf, exact },
         4 = AllowanceSpent { core }, 5 = Sampled(sample), 6 = Arrived(vcpu), 7 = Left(vcpu),
         8 = Changed(vcpu), 9 = ServiceDone(service_request), 10 = Failed { core, what },
+        11 = Utilized { busy, of },
+    }
+}
+
+/// Before the end of a segment whose meters counted something else than reads: what they counted
+/// follows. No [`End`] has this number.
+const METERED: u8 = u8::MAX;
+
+impl Wire for Segment {
+    fn put(&self, out: &mut Vec<u8>) {
+        let Self { vcpu, core, mode, from, to, usage, end } = self;
+        (vcpu.put(out), core.put(out), mode.put(out), from.put(out), to.put(out));
+        usage.service.put(out);
+        let Usage { references, reads, writes, instructions, .. } = usage;
+        [references, reads, writes, instructions].iter().for_each(|count| count.put(out));
+        if let Some(metered) = usage.metered {
+            out.push(METERED);
+            metered.put(out);
+        }
+        end.put(out);
+    }
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        let (vcpu, core) = <(VcpuId, CoreId)>::take(from)?;
+        let mode = Mode::take(from)?;
+        let (begin, to) = <(Instant, Instant)>::take(from)?;
+        let service = Duration::take(from)?;
+        let (references, reads) = <(u64, u64)>::take(from)?;
+        let (writes, instructions) = <(u64, u64)>::take(from)?;
+        let mut metered = None;
+        if from.first() == Some(&METERED) {
+            *from = &from[1..];
+            metered = Some(u64::take(from)?);
+        }
+        let usage = Usage { service, references, reads, writes, metered, instructions };
+        Some(Self { vcpu, core, mode, from: begin, to, usage, end: End::take(from)? })
     }
 }
 

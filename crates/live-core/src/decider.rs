@@ -38,6 +38,7 @@ const fn is_cause(event: &Event) -> bool {
         | Event::Completed(_)
         | Event::AllowanceSpent { .. }
         | Event::Sampled(_)
+        | Event::Utilized { .. }
         | Event::Arrived(_)
         | Event::Left(_)
         | Event::Changed(_) => true,

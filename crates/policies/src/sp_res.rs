@@ -214,6 +214,7 @@ impl Policy for SpRes {
             | Event::Woke { .. }
             | Event::AllowanceSpent { .. }
             | Event::Sampled(_)
+            | Event::Utilized { .. }
             | Event::ServiceDone(_)
             | Event::Failed { .. } => self.semi.on_event(at, event),
         }

@@ -99,7 +99,10 @@ pub(crate) fn event<'py>(py: Python<'py>, event: &Event) -> PyResult<Option<Boun
         Event::Arrived(it) => class(py, "Arrived")?.call1((vcpu(py, it)?,))?,
         Event::Left(vcpu) => class(py, "Left")?.call1((vcpu.0,))?,
         Event::Changed(it) => class(py, "Changed")?.call1((vcpu(py, it)?,))?,
-        Event::Sampled(_) | Event::ServiceDone(_) | Event::Failed { .. } => return Ok(None),
+        Event::Sampled(_)
+        | Event::Utilized { .. }
+        | Event::ServiceDone(_)
+        | Event::Failed { .. } => return Ok(None),
     };
     Ok(Some(event))
 }

@@ -203,6 +203,7 @@ mod tests {
             "weights",
             "underrun",
             "maracas",
+            "regulation",
         ];
         for name in wanted {
             assert!(find(&format!("memguard-{name}")).is_some(), "{name} is missing");

@@ -103,7 +103,7 @@ pub fn judge(
     let cuts = cuts(entry, params);
     let proven = is_proven(system, entry, verdict, None);
     let open = verdict.regulation.as_ref().map(|limits| {
-        let open = |core: CoreId| open_share(core, limits, &places, &bounds, system);
+        let open = |core: CoreId| open_share(core, limits, &places, &bounds, (system, memory));
         system.core_ids().map(open).collect::<Vec<_>>()
     });
     let isolates = !entry.needs.jobs;
@@ -267,17 +267,31 @@ fn open_share(
     limits: &Regulation,
     places: &[CoreSet],
     bounds: &[Option<Bound>],
-    system: &System,
+    (system, memory): (&System, &Memory),
 ) -> Option<(Duration, Duration)> {
     let reads = limits.reads.get(usize::from(core.0)).copied().flatten()?;
-    let own = places.iter().zip(bounds).filter(|(places, _)| places.contains(core));
-    let fastest =
-        own.filter_map(|(_, bound)| bound.as_ref()).map(|bound| bound.reads_per_s).max()?;
-    // The last read before the core closes may be one that was counted a tick late.
-    let ns = u128::from(reads.saturating_sub(1)) * 1_000_000_000 / u128::from(fastest.max(1));
+    let own = (0..).zip(places.iter().zip(bounds)).filter(|(_, (own, _))| own.contains(core));
+    let writes = limits.meters.counts.has_writes();
+    // Requests a second, in thousandths.
+    let fastest = own
+        .filter_map(|(place, (_, bound))| Some((place, bound.as_ref()?)))
+        .map(|(place, bound)| {
+            let written = if writes { most_written_milli(memory, place) } else { 0 };
+            u128::from(bound.reads_per_s) * (1_000 + u128::from(written))
+        })
+        .max()?;
+    // The last request before the core closes may be one that was counted a tick late.
+    let ns = u128::from(reads.saturating_sub(1)) * 1_000_000_000_000 / fastest.max(1);
     let ticks = u64::try_from(ns).unwrap_or(u64::MAX).saturating_mul(system.ticks_per_ns);
     let open = Duration::from_ticks(ticks);
     (open < limits.period).then_some((open, limits.period))
+}
+
+/// Lines that a program writes back per read at most, in thousandths.
+fn most_written_milli(memory: &Memory, program: usize) -> u64 {
+    let profile = memory.programs.get(program).and_then(Option::as_ref);
+    let phases = profile.into_iter().flat_map(|profile| &profile.phases);
+    phases.map(|(_, use_)| use_.writebacks_milli).max().unwrap_or(0)
 }
 
 /// The system with budgets as jobs need them beside each other, every VCPU on its core; `None`

@@ -10,7 +10,7 @@ mod script;
 mod service_request;
 
 use crate::agenda::{Agenda, Kind};
-use crate::memory::{Contention, MemoryTotals, Resident};
+use crate::memory::{Contention, Resident};
 use crate::rng::{Purpose, Stream};
 use crate::workload::{Demands, Done, NONE, Standing, Start};
 use crate::{Change, Options, Outcome};
@@ -20,7 +20,7 @@ use maracas_core::script::Scripts;
 use maracas_core::{
     CoreId, CoreSet, Duration, Instant, Plan, Policy, Program, Soonest, System, VcpuId,
 };
-use memory::MemoryMeter;
+use memory::{MemoryMeter, Sampled};
 
 /// One core and what runs on it.
 #[derive(Clone, Copy, Debug)]
@@ -80,8 +80,8 @@ pub(crate) struct Machine<'a, C> {
     lateness: Stream,
     /// The service request under way.
     service_request: Option<(VcpuId, ServiceRequest)>,
-    /// What the memory controller had counted at the last sample.
-    sampled: MemoryTotals,
+    /// What the memory controller had counted when it was last asked.
+    sampled: Sampled,
     outcome: Outcome,
 }
 
@@ -92,8 +92,10 @@ impl<'a, C: Contention> Machine<'a, C> {
         policy: &'a mut dyn Policy,
         options: &'a Options,
         observer: &'a mut dyn Observer,
-        contention: C,
+        mut contention: C,
     ) -> Self {
+        let meters = policy.meters();
+        contention.meter(meters);
         let count = system.cores.len();
         let mut agenda = Agenda::default();
         // A program that ends when it starts, or before, never comes.
@@ -128,7 +130,7 @@ impl<'a, C: Contention> Machine<'a, C> {
             inbox: Vec::new(),
             lateness: Stream::new(options.seed, Purpose::Lateness, 0, 0),
             service_request: None,
-            sampled: MemoryTotals::default(),
+            sampled: Sampled::new(meters),
             outcome: Outcome::default(),
         }
     }

@@ -1,6 +1,7 @@
 //! The machine by hand-worked schedules, under policies that do nothing but hold a run queue.
 
 mod memory;
+mod metering;
 mod service_requests;
 mod swarm;
 mod uneven;
@@ -113,6 +114,7 @@ impl Observer for Log {
             Event::Left(vcpu) => write!(self.0, "{at}:left v{} ", vcpu.0),
             Event::AllowanceSpent { .. }
             | Event::Sampled(_)
+            | Event::Utilized { .. }
             | Event::Changed(_)
             | Event::ServiceDone(_)
             | Event::Failed { .. } => write!(self.0, "{at}:{event:?} "),
@@ -428,7 +430,7 @@ impl Contention for Halves {
     fn time_for(&self, _: CoreId, work: Duration) -> Duration {
         work * self.0 as u64
     }
-    fn time_to_read(&self, _: CoreId, _: u64) -> Duration {
+    fn time_to_meter(&self, _: CoreId, _: u64) -> Duration {
         Duration::MAX
     }
     fn totals(&mut self, _: Instant) -> Option<&MemoryTotals> {

@@ -242,7 +242,7 @@ impl Trial {
             model.resolve(now, &running);
             let there = running.iter().enumerate().skip(1).filter(|(_, one)| one.is_some());
             for (core, _) in there.filter(|(core, _)| may_read[core - 1] < u64::MAX) {
-                let time = model.time_to_read(CoreId(core as u16), may_read[core - 1]);
+                let time = model.time_to_meter(CoreId(core as u16), may_read[core - 1]);
                 next = next.min(now.saturating_add(time));
             }
             let done = now.saturating_add(model.time_for(CoreId(0), left));

@@ -275,6 +275,7 @@ impl Observer for Counter {
             Event::Woke { .. }
             | Event::AllowanceSpent { .. }
             | Event::Sampled(_)
+            | Event::Utilized { .. }
             | Event::Arrived(_)
             | Event::Left(_)
             | Event::Changed(_)

@@ -114,7 +114,7 @@ struct Track {
     /// Its background meter.
     background: Duration,
     /// Its memory meter.
-    reads: u64,
+    metered: u64,
 }
 
 /// One VCPU's meters. Only of one that has something to run is it asked what keeps it out.
@@ -131,7 +131,7 @@ impl Readings for Meters<'_> {
         }
     }
     fn memory(&self, _: VcpuId) -> u64 {
-        self.0.reads
+        self.0.metered
     }
 }
 
@@ -248,7 +248,7 @@ impl<L: Listener> Follower<L> {
         if segment.mode == Mode::Background {
             track.background += segment.usage.service;
         }
-        track.reads += segment.usage.reads;
+        track.metered += segment.usage.metered();
         track.held = Some(span);
         track.waiting = None;
         if segment.end != End::Metered {
@@ -419,7 +419,7 @@ impl<L: Listener> Observer for Follower<L> {
                 self.waited(*vcpu, at);
                 self.idled(*vcpu, at);
             }
-            Event::ServiceDone(_) | Event::Failed { .. } => {}
+            Event::Utilized { .. } | Event::ServiceDone(_) | Event::Failed { .. } => {}
         }
     }
     fn planned(&mut self, now: Instant, plan: &Plan) {

@@ -523,7 +523,7 @@ impl Observer for Metrics {
             Event::Changed(vcpu) => self.asks_change(vcpu),
             Event::Left(vcpu) => self.left(*vcpu, at),
             Event::Sampled(sample) => self.controller.sampled(at, sample),
-            Event::ServiceDone(_) | Event::Failed { .. } => {}
+            Event::Utilized { .. } | Event::ServiceDone(_) | Event::Failed { .. } => {}
         }
     }
 

@@ -36,6 +36,7 @@ fn sample() -> (Vec<u8>, Vec<Record>) {
             references: 20,
             reads: 9,
             writes: 4,
+            metered: None,
             instructions: 1,
         },
         end: End::Preempted,
@@ -57,6 +58,29 @@ fn sample() -> (Vec<u8>, Vec<Record>) {
         Record::End(at),
     ];
     (core::mem::take(recorder.bytes()), records)
+}
+
+/// What old versions wrote is read as ever: a segment whose meters counted reads has the same bytes
+/// as before there was anything else to count.
+#[test]
+fn segments_say_what_their_meters_counted_only_where_it_is_not_reads() {
+    let (_, records) = sample();
+    let Record::Event { event: Event::Ran(segment), .. } = &records[0] else { panic!() };
+    let bytes = |metered| {
+        let mut out = Vec::new();
+        let usage = Usage { metered, ..segment.usage };
+        Event::Ran(Segment { usage, ..*segment }).put(&mut out);
+        let taken = Event::take(&mut &out[..]).expect("it was written");
+        assert_eq!(taken, Event::Ran(Segment { usage, ..*segment }));
+        out
+    };
+    let (old, new) = (bytes(None), bytes(Some(300)));
+    assert_eq!(new.len(), old.len() + 3);
+    assert_eq!((&new[..old.len() - 1], new.last()), (&old[..old.len() - 1], old.last()));
+    let busy = Event::Utilized { busy: Duration::from_ticks(3), of: Duration::from_ticks(1_000) };
+    let mut out = Vec::new();
+    busy.put(&mut out);
+    assert_eq!(Event::take(&mut &out[..]), Some(busy));
 }
 
 #[test]

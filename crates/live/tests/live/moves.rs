@@ -47,6 +47,7 @@ impl Policy for Shuttle {
             | Event::Woke { .. }
             | Event::AllowanceSpent { .. }
             | Event::Sampled(_)
+            | Event::Utilized { .. }
             | Event::Arrived(_)
             | Event::Changed(_)
             | Event::ServiceDone(ServiceRequest::Sample) => {}
@@ -140,6 +141,7 @@ fn what_is_moved_runs_on_the_other_core_from_then_on() {
                 | Event::Woke { .. }
                 | Event::AllowanceSpent { .. }
                 | Event::Sampled(_)
+                | Event::Utilized { .. }
                 | Event::Arrived(_)
                 | Event::Left(_)
                 | Event::Changed(_)

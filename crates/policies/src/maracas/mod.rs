@@ -250,7 +250,7 @@ impl Policy for Maracas {
                     self.not_moved();
                 }
             }
-            Event::AllowanceSpent { .. } | Event::Sampled(_) => {}
+            Event::AllowanceSpent { .. } | Event::Sampled(_) | Event::Utilized { .. } => {}
         }
     }
 

@@ -246,6 +246,7 @@ impl Monitor {
             }
             Event::Ran(segment) => self.throttle.ran(segment),
             Event::Sampled(_)
+            | Event::Utilized { .. }
             | Event::Failed { .. }
             | Event::Released(_)
             | Event::Completed(_)

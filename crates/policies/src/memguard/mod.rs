@@ -5,10 +5,16 @@
 //! System for Efficient Performance Isolation in Multi-core Platforms." RTAS 2013,
 //! doi:10.1109/RTAS.2013.6531079. Proportional sharing: the same authors, "Memory Bandwidth
 //! Management for Efficient Performance Isolation in Multi-Core Platforms." IEEE Transactions on
-//! Computers 65(2), 2016, doi:10.1109/TC.2015.2425889.
+//! Computers 65(2), 2016, doi:10.1109/TC.2015.2425889. Beside it, as options: budgets bank by bank,
+//! C. Sullivan, A. Mamandipoor, C. Strickler, H. Yun. "Per-Bank Memory Bandwidth Regulation for
+//! Predictable and Performant Real-Time System." RTAS 2026, arXiv:2603.26054; and by utilization,
+//! A. Saeed and others. "Memory Utilization-Based Dynamic Bandwidth Regulation for Temporal
+//! Isolation in Multi-Cores." RTAS 2022, doi:10.1109/RTAS54340.2022.00019.
 //! # Model
-//! A core's counter of memory reads (last-level cache misses) stops it when its budget is used.
-//! Which VCPU runs is the inner policy's business; a throttled core runs nothing.
+//! A core's counter of memory reads (last-level cache misses) stops it when its budget is used;
+//! with `count = "requests"` a counter of reads and write-backs, with `regulate = "banks"` one for
+//! each bank of the memory. Which VCPU runs is the inner policy's business; a throttled core runs
+//! nothing.
 //! # How it works
 //! Users write `memguard+NAME`. A period P gives core i the budget Q = floor(B P / 64) (`quota`),
 //! of which q (`allotted`) stands to it: q = min(Q, predicted use) where it is soft; the rest goes
@@ -28,6 +34,15 @@
 //! each period; it neither donates nor reclaims. At its limit the inner policy takes it for blocked
 //! (`vcpus.rs`), and so do load balancers.
 //!
+//! What is counted is the machine's affair ([`maracas_core::contract::Metered`]): all here goes by
+//! what the meters say. Bank by bank the meter says what the bank that gets most had, so that a
+//! core may do B on each bank at once; r_min is what one bank serves, and bounds the sum of B
+//! there.
+//!
+//! With `regulate = "utilization"` the machine says at each period how long the memory controller
+//! was busy, and all budgets rise and fall together to keep that at a target (`utilization.rs`),
+//! never below what is reserved. None donates or reclaims.
+//!
 //! Each period begins with a metered wake at its nominal instant. The inner policy learns of
 //! everything but spent allowances and memory limits; its run queues, homes, verdicts and service
 //! requests are passed on as they are, and where nothing is reserved, so is the whole plan.
@@ -41,10 +56,10 @@
 //! # What is given, and when
 //! A hard core with demand all the time gets Q in each period, less what it owes, if the memory
 //! serves that: the sum of Q is at most what it serves at worst (r_min), every core that runs
-//! any VCPU is regulated, the others are hard too or not in an underrun, and there are only reads:
-//! no write-backs, no devices. A core without a limit beside an r_min is refused, unless no VCPU
-//! may run there; the rest cannot be seen from here. In a window of P that holds the end of one
-//! period and the begin of the next a core may read 2 Q.
+//! any VCPU is regulated, the others are hard too or not in an underrun, and there are only
+//! requests that count: no write-backs where reads do, no devices. A core without a limit beside
+//! an r_min is refused, unless no VCPU may run there; the rest cannot be seen from here. In a window
+//! of P that holds the end of one period and the begin of the next a core may read 2 Q.
 //!
 //! Admission counts time alone. A core whose Q one VCPU has used is closed to the others too, for
 //! up to P each time, service VCPUs of service requests too, and whatever was admitted may be late
@@ -54,18 +69,29 @@
 //! A prediction keeps at least one request, since a closed core shows no demand, and is rounded up.
 //! The average begins with the first sample. A period that proportional sharing cut short records
 //! only the cores that used it up, and underruns. Weights share r_min among all cores that have
-//! one, busy or not. Reads alone are regulated, as in the paper; the module regulates write-backs
-//! too.
+//! one, busy or not. Write-backs count only where that is asked for, and then in one budget with
+//! the reads; the authors' module of 2022 has a budget for each.
+//!
+//! Bank by bank a core that used up one bank is closed, while the regulator of Sullivan and others
+//! is hardware, of which we know no more than the abstract and that it has a budget for each bank.
+//! What a segment does is ascribed to the bank that gets most of it, so that programs on one core
+//! that crowd different banks within a period get less than they might.
+//! Of Saeed and others' feedback we know no more than that it regulates cores by what the memory
+//! controller's counters say of its utilization: what utilization is here, the law that leads
+//! budgets to it, one level for all cores, and reservations below it are ours.
 
 pub(crate) mod register;
 mod regulator;
 mod settings;
+mod utilization;
 mod vcpus;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use maracas_core::admission::Verdict;
-use maracas_core::contract::{End, Entry, Grant, MemoryLimit, Mode, Segment, Statistic, decide};
+use maracas_core::contract::{
+    End, Entry, Grant, MemoryLimit, Meters, Mode, Segment, Statistic, decide,
+};
 use maracas_core::dispatch::{self, Readings};
 use maracas_core::params::Params;
 use maracas_core::{CoreId, CoreSet, Duration, Event, Instant, Job, JobId, Plan, Policy, System};
@@ -247,7 +273,7 @@ impl MemGuard {
 
     /// A VCPU ran: how its segment ended for the inner policy.
     fn ran(&mut self, segment: &Segment) -> End {
-        self.regulator.count(segment.core, segment.mode, segment.usage.reads);
+        self.regulator.count(segment.core, segment.mode, segment.usage.metered());
         let end = self.vcpus.ran(segment);
         // Surplus time used its part of the core's budget: that is the core's affair, and not the
         // VCPU's.
@@ -280,6 +306,7 @@ impl Policy for MemGuard {
                 self.vcpus.ask(vcpu.id, self.settings.quota(vcpu.bandwidth));
             }
             Event::Left(vcpu) => self.vcpus.left(*vcpu),
+            Event::Utilized { busy, of } => return self.regulator.utilized(*busy, *of),
             // The meters say so too: the segment that ended so was reported before. A late event,
             // when the limit lies higher already, must not count.
             Event::AllowanceSpent { .. } => return,
@@ -309,6 +336,10 @@ impl Policy for MemGuard {
         }
         plan.wake_metered = period <= self.plan.wake && period < Instant::NEVER
             || plan.wake == self.plan.wake && self.plan.wake_metered;
+    }
+
+    fn meters(&self) -> Meters {
+        self.settings.meters()
     }
 
     fn statistics(&self) -> Vec<Statistic> {

@@ -1,9 +1,10 @@
 //! The cores' regulators: allotments, prediction, donation, reclaim, spare bandwidth, statistics.
 
 use super::settings::{Reserved, Settings, Spare};
+use super::utilization::Level;
 use alloc::vec::Vec;
-use maracas_core::CoreId;
 use maracas_core::contract::{MemoryLimit, Mode, Statistic};
+use maracas_core::{CoreId, Duration};
 
 /// Underrun errors by size, (Q - used) / Q.
 const ERROR_SIZES: [&str; 10] = [
@@ -34,7 +35,10 @@ struct Counts {
 /// One core's regulator.
 #[derive(Clone, Debug)]
 pub(super) struct Core {
+    /// Its budget now, which rises above what was promised where budgets follow the utilization.
     reserved: Reserved,
+    /// Q as it was promised.
+    promised: u64,
     /// Reading of the core's meter at which the period began: `used = meter - base`.
     pub(super) base: u64,
     /// q: what it may use of this period as things stand.
@@ -55,6 +59,7 @@ impl Core {
     fn new(reserved: Reserved) -> Self {
         Self {
             reserved,
+            promised: reserved.quota,
             base: 0,
             allotted: reserved.quota,
             predicted: None,
@@ -178,6 +183,8 @@ pub(super) struct Regulator {
     newest: u64,
     q_min: u64,
     spare: Spare,
+    /// How far all budgets stand above what was promised; `None` = they stay.
+    level: Option<Level>,
 }
 
 impl Regulator {
@@ -191,6 +198,7 @@ impl Regulator {
             newest: settings.newest,
             q_min: settings.q_min,
             spare: settings.spare,
+            level: settings.utilization.map(Level::new),
         }
     }
 
@@ -203,11 +211,19 @@ impl Regulator {
     pub(super) fn keeps(&self, core: CoreId) -> bool {
         self.cores[core.0 as usize].as_ref().is_some_and(|core| core.reserved.foreground.is_some())
     }
-    /// Reads of memory on `core` were reported.
-    pub(super) fn count(&mut self, core: CoreId, mode: Mode, reads: u64) {
-        self.meters[core.0 as usize] += reads;
+
+    /// What the meter of `core` counted was reported.
+    pub(super) fn count(&mut self, core: CoreId, mode: Mode, metered: u64) {
+        self.meters[core.0 as usize] += metered;
         if let (Some(core), Mode::Foreground) = (&mut self.cores[core.0 as usize], mode) {
-            core.foreground += reads;
+            core.foreground += metered;
+        }
+    }
+
+    /// The memory controller was busy for so long.
+    pub(super) fn utilized(&mut self, busy: Duration, of: Duration) {
+        if let Some(level) = &mut self.level {
+            level.utilized(busy, of);
         }
     }
 
@@ -235,12 +251,17 @@ impl Regulator {
     pub(super) fn start_period(&mut self, early: bool) {
         self.pool = 0;
         let sharing = core::mem::take(&mut self.sharing);
+        let held_back = self.cores.iter().flatten().any(|core| core.is_closed(Mode::Background));
+        self.level.iter_mut().for_each(|level| level.step(held_back));
         for (core, meter) in self.cores.iter_mut().zip(&self.meters) {
             let Some(core) = core else { continue };
             // Beyond its limit it owes to the new period.
             let base = if sharing { *meter } else { core.limit().min(*meter) };
             if !early || core.is_closed(Mode::Background) || core.underrun {
                 core.record(base - core.base, self.newest);
+            }
+            if let Some(level) = &self.level {
+                core.reserved.quota = level.of(core.promised);
             }
             self.pool += core.begin(base);
         }
@@ -288,11 +309,13 @@ impl Regulator {
                 core.statistics(id, statistics);
             }
         }
-        statistics.push(Statistic {
-            name: "spare phases",
+        let phases = ("spare phases", self.phases);
+        let level = self.level.iter().flat_map(Level::counted);
+        statistics.extend([phases].into_iter().chain(level).map(|(name, value)| Statistic {
+            name,
             core: None,
             vcpu: None,
-            value: self.phases,
-        });
+            value,
+        }));
     }
 }

@@ -6,9 +6,10 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::num::NonZeroU64;
 use maracas_core::admission::{Objection, ReadLimit, Readers, Regulation};
+use maracas_core::contract::{Metered, Meters};
 use maracas_core::memory::LINE_BYTES;
 use maracas_core::params::{Item, Kind, ParamSpec, Params, parse_bandwidth};
-use maracas_core::{CoreId, Duration, MAX_CORES, System, Vcpu};
+use maracas_core::{CoreId, Duration, MAX_CORES, Rate, System, Vcpu};
 
 pub(super) const BANDWIDTH: ParamSpec = ParamSpec {
     name: "bandwidth",
@@ -73,8 +74,42 @@ pub(super) const FOREGROUND: ParamSpec = ParamSpec {
            in the paper",
 };
 
-pub(super) const PARAMS: &[ParamSpec] =
-    &[BANDWIDTH, WEIGHTS, R_MIN, RESERVATION, PERIOD, PREDICTOR, RECLAIM, Q_MIN, SPARE, FOREGROUND];
+pub(super) const COUNT: ParamSpec = ParamSpec {
+    name: "count",
+    kind: Kind::Choice(&["reads", "requests"]),
+    help: "what bandwidths are of: reads of memory, as in the paper, or reads and write-backs",
+};
+pub(super) const REGULATE: ParamSpec = ParamSpec {
+    name: "regulate",
+    kind: Kind::Choice(&["bandwidth", "banks", "utilization"]),
+    help: "bandwidth: what a core reads in all, as in the paper; banks: what it reads of any one \
+           bank of the memory; utilization: the same as bandwidth, but beyond the reservations all \
+           budgets rise together until the memory controller is as busy as `utilization` says",
+};
+// Ours: beside a controller that is idle for a fifth of the time a read waits little longer than on
+// an idle one. Saeed et al. choose theirs by platform and application.
+pub(super) const UTILIZATION: ParamSpec = ParamSpec {
+    name: "utilization",
+    kind: Kind::Fraction(4, 5),
+    help: "with regulate = \"utilization\": the share of time for which the memory controller may \
+           have reads waiting; the default is ours",
+};
+
+pub(super) const PARAMS: &[ParamSpec] = &[
+    BANDWIDTH,
+    WEIGHTS,
+    R_MIN,
+    RESERVATION,
+    PERIOD,
+    PREDICTOR,
+    RECLAIM,
+    Q_MIN,
+    SPARE,
+    FOREGROUND,
+    COUNT,
+    REGULATE,
+    UTILIZATION,
+];
 
 /// One reclaim for each of these is bearable: an interrupt at the end of an allowance costs a core
 /// 8 to 19 us (`docs/sensing.md`), and four cores share them.
@@ -112,9 +147,17 @@ pub(super) struct Settings {
     pub(super) newest: u64,
     pub(super) q_min: u64,
     pub(super) spare: Spare,
+    pub(super) counts: Metered,
+    /// The utilization of the memory controller that budgets follow.
+    pub(super) utilization: Option<Rate>,
 }
 
 impl Settings {
+    /// What must be counted.
+    pub(super) const fn meters(&self) -> Meters {
+        Meters { counts: self.counts, controller: self.utilization.is_some() }
+    }
+
     /// What every core may read in a period: Q, whether it is hard or soft, since a soft core that
     /// lacks what it donated gets that back (an underrun).
     pub(super) fn regulation(&self, system: &System) -> Regulation {
@@ -124,14 +167,16 @@ impl Settings {
             Some(ReadLimit { whose: Readers::Vcpu(vcpu.id), reads })
         });
         let most = self.most().into_iter().chain(vcpus).collect();
-        Regulation { period: self.period, reads: reads.collect(), most }
+        let meters = self.meters();
+        Regulation { period: self.period, meters, reads: reads.collect(), most }
     }
 
     /// What cores read at most in a period. A soft core donates all but one of Q at most, so beyond
     /// its own Q it may reclaim as much as all other soft cores have in Q. Those may have theirs
     /// all the same, by underruns: so together they may read what was donated twice.
     fn most(&self) -> Vec<ReadLimit> {
-        if self.spare != Spare::Off {
+        let bounded = !self.counts.is_of_banks() && self.utilization.is_none();
+        if self.spare != Spare::Off || !bounded {
             return Vec::new();
         }
         let donated = |core: &Reserved| if core.soft { core.quota.saturating_sub(1) } else { 0 };
@@ -187,11 +232,20 @@ impl Settings {
                 "proportional" => Spare::Proportional,
                 _ => Spare::Off,
             },
+            counts: counts(params),
+            utilization: None,
         };
+        if params.choice(&REGULATE) == "utilization" {
+            settings.utilization = Some(params.fraction(&UTILIZATION));
+            wrong.extend(not_followed(params));
+        }
         let bandwidths = bandwidths(system, params, &mut wrong);
         let kinds = each(&RESERVATION, system, params, &mut wrong);
         let soft = |core: usize| {
-            params.flag(&RECLAIM) && kinds.get(core).is_none_or(|kind| kind != "hard")
+            // What is not used shows in the utilization, and raises all budgets.
+            params.flag(&RECLAIM)
+                && settings.utilization.is_none()
+                && kinds.get(core).is_none_or(|kind| kind != "hard")
         };
         let foregrounds = foregrounds(system, params, &bandwidths, &mut wrong);
         let reserve = |core| {
@@ -245,6 +299,37 @@ impl Settings {
             wrong.push(Objection::to(BANDWIDTH.name, why));
         }
     }
+}
+
+/// What the meters count.
+fn counts(params: &Params) -> Metered {
+    match (params.choice(&REGULATE), params.choice(&COUNT)) {
+        ("banks", "requests") => Metered::BankRequests,
+        ("banks", _) => Metered::BankReads,
+        (_, "requests") => Metered::Requests,
+        _ => Metered::Reads,
+    }
+}
+
+/// Why budgets cannot follow the utilization.
+fn not_followed(params: &Params) -> Option<Objection> {
+    let target = params.fraction(&UTILIZATION);
+    if target.num() == 0 || target.num() > target.den() {
+        let (num, den) = (target.num(), target.den());
+        let why = format!(
+            "is {num}/{den}, and the controller is busy for 0 to 1 of the time; give a share above \
+             0, such as 0.8"
+        );
+        return Some(Objection::to(UTILIZATION.name, why));
+    }
+    let spare = params.choice(&SPARE);
+    (spare != "off").then(|| {
+        let why = format!(
+            "is {spare}, which lets through what regulate = \"utilization\" holds back; leave one \
+             of them out"
+        );
+        Objection::to(SPARE.name, why)
+    })
 }
 
 /// Bytes per second; `None` where there is no such bandwidth. Users write that as 0 or "none".

@@ -18,7 +18,7 @@ struct Known {
     awake: Option<Instant>,
     asleep: Option<Instant>,
     meters: [Duration; 2],
-    /// Reads of memory.
+    /// Its memory meter.
     memory: u64,
     /// Reads a period; `None` = as many as it likes.
     quota: Option<u64>,
@@ -65,7 +65,7 @@ impl Vcpus {
     pub(super) fn ran(&mut self, segment: &Segment) -> End {
         let known = self.of(segment.vcpu);
         known.meters[segment.mode as usize] += segment.usage.service;
-        known.memory += segment.usage.reads;
+        known.memory += segment.usage.metered();
         match segment.end {
             End::Blocked | End::Exited => {
                 known.asleep = known.asleep.max(Some(segment.to));

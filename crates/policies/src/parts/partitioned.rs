@@ -88,6 +88,7 @@ impl Tasks {
             | Event::Woke { .. }
             | Event::AllowanceSpent { .. }
             | Event::Sampled(_)
+            | Event::Utilized { .. }
             | Event::Arrived(_)
             | Event::Left(_)
             | Event::Changed(_)
@@ -163,6 +164,7 @@ impl Policy for Partitioned {
             | Event::Woke { .. }
             | Event::AllowanceSpent { .. }
             | Event::Sampled(_)
+            | Event::Utilized { .. }
             | Event::ServiceDone(_)
             | Event::Failed { .. } => {}
         }

@@ -230,6 +230,7 @@ impl Policy for Semi {
             Event::Woke { .. }
             | Event::AllowanceSpent { .. }
             | Event::Sampled(_)
+            | Event::Utilized { .. }
             | Event::ServiceDone(_)
             | Event::Failed { .. } => {}
         }

@@ -348,6 +348,7 @@ impl Policy for Run {
             | Event::Woke { .. }
             | Event::AllowanceSpent { .. }
             | Event::Sampled(_)
+            | Event::Utilized { .. }
             | Event::ServiceDone(_)
             | Event::Failed { .. } => {}
         }

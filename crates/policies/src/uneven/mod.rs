@@ -302,6 +302,7 @@ impl Policy for Uneven {
             Event::Left(vcpu) => self.leave(*vcpu, at),
             Event::AllowanceSpent { .. }
             | Event::Sampled(_)
+            | Event::Utilized { .. }
             | Event::ServiceDone(_)
             | Event::Failed { .. } => {}
         }

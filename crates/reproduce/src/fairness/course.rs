@@ -3,7 +3,7 @@
 
 use crate::run::Prepared;
 use crate::{Error, Setup};
-use maracas_core::contract::{Observer, Policy, Statistic};
+use maracas_core::contract::{Meters, Observer, Policy, Statistic};
 use maracas_core::{Duration, Event, Instant, Plan, VcpuId};
 use maracas_trace::Report;
 
@@ -110,6 +110,9 @@ impl Policy for Watched {
                 estimates.push(value as f64 / 1000.0);
             }
         }
+    }
+    fn meters(&self) -> Meters {
+        self.inner.meters()
     }
     fn statistics(&self) -> Vec<Statistic> {
         self.inner.statistics()

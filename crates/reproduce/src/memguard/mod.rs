@@ -1,5 +1,6 @@
 //! The experiments of MemGuard (Yun, Yao, Pellizzoni, Caccamo and Sha, RTAS 2013) as its slides
-//! describe them, one file each, and what they share; and one of MemGuard around MARACAS.
+//! describe them, one file each, and what they share; one of MemGuard around MARACAS, and one of
+//! other ways to count and to keep budgets.
 //!
 //! Programs are plain ones: one VCPU with C = T on each core that has any, always busy, so that
 //! the inner policy decides nothing. IPC is instructions per time, and only ever compared with
@@ -9,6 +10,7 @@
 mod combined;
 mod isolation;
 mod reclaim;
+mod regulation;
 mod reservation;
 mod rmin;
 mod rmin_sweep;
@@ -34,6 +36,7 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
     weights::EXPERIMENT,
     underrun::EXPERIMENT,
     combined::EXPERIMENT,
+    regulation::EXPERIMENT,
 ];
 
 /// How long each run is simulated: thousands of regulation periods of 1 ms, and every phase of

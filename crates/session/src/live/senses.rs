@@ -5,6 +5,7 @@ use super::Require;
 use crate::case::{Case, MemoryNeeds};
 use maracas_console::failure::Failure;
 use maracas_core::CoreId;
+use maracas_core::contract::{Metered, Meters};
 use maracas_live::Setup;
 use maracas_live::host::hardware::{Hardware, ThisHardware};
 use maracas_live::sense::preference::Preference;
@@ -191,12 +192,42 @@ fn refuse_broken_promises(
              simulate it with `maracas sim`"
         )));
     }
+    if needs.meters || needs.limited.is_some() {
+        let verdict = (case.entry.admit)(&case.system, &case.params);
+        let meters = verdict.regulation.map(|limits| limits.meters).unwrap_or_default();
+        if let Some(why) = uncountable(meters) {
+            return Err(
+                case.bad_policy(&format!("policy {name} {why}; simulate it with `maracas sim`"))
+            );
+        }
+    }
     let unlimited = needs.limited.as_ref().filter(|_| senses.vcpus.reads.is_none());
     let Some(names) = unlimited else { return Ok(()) };
     Err(case.bad_bandwidth(&format!(
         "{names}: reads of memory are not counted VCPU by VCPU here ({uncounted}), so that none \
          can be held to a `bandwidth`; drop it, or simulate it with `maracas sim`"
     )))
+}
+
+/// What no live run counts, and the parameter without which it is not needed.
+fn uncountable(meters: Meters) -> Option<&'static str> {
+    if meters.controller {
+        return Some(
+            "follows how long the memory controller is busy (`regulate = \"utilization\"`), which \
+             live runs do not read; leave out `regulate`",
+        );
+    }
+    match meters.counts {
+        Metered::Reads => None,
+        Metered::Requests => Some(
+            "counts write-backs (`count = \"requests\"`), which live runs do not count core by \
+             core; leave out `count`",
+        ),
+        Metered::BankReads | Metered::BankRequests => Some(
+            "counts requests by bank of the memory (`regulate = \"banks\"`), for which processors \
+             have no counter; leave out `regulate`",
+        ),
+    }
 }
 
 /// What the policy would use and has not, and what follows from that.
@@ -238,6 +269,16 @@ fn without_latency(sensor_kind: SensorKind) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_no_live_run_counts_is_said_with_the_parameter() {
+        let said = |counts, controller| uncountable(Meters { counts, controller });
+        assert_eq!(said(Metered::Reads, false), None);
+        assert!(said(Metered::Reads, true).is_some_and(|why| why.contains("busy")));
+        assert!(said(Metered::Requests, false).is_some_and(|why| why.contains("write-backs")));
+        assert!(said(Metered::BankReads, false).is_some_and(|why| why.contains("by bank")));
+        assert!(said(Metered::BankRequests, false).is_some_and(|why| why.contains("by bank")));
+    }
 
     #[test]
     fn what_is_missing_is_said_with_what_follows() {

@@ -100,6 +100,7 @@ impl Observer for Jobs {
             | Event::Woke { .. }
             | Event::AllowanceSpent { .. }
             | Event::Sampled(_)
+            | Event::Utilized { .. }
             | Event::Arrived(_)
             | Event::Changed(_)
             | Event::ServiceDone(_)

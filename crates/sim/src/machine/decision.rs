@@ -56,6 +56,7 @@ impl<C: Contention> Machine<'_, C> {
     pub(super) fn take_decision(&mut self, concerned: &mut CoreSet) {
         if self.plan.wake <= self.now && self.plan.wake_metered {
             self.meter();
+            self.report_busy();
         }
         // Within one instant every core can stop one segment, and every VCPU be seen to wake or be
         // answered once. Only service requests that fail and allowances that are spent already can

@@ -79,7 +79,7 @@ impl<C: Contention> Machine<'_, C> {
     fn choose(&mut self, id: CoreId) -> Option<Option<Running>> {
         let core = id.0 as usize;
         self.settle(core);
-        let read = if C::CONTENDS { self.meters[core].reads } else { 0 };
+        let read = if C::CONTENDS { self.meters[core].reading } else { 0 };
         let choice = next(self.plan.run_queue(id), read, &self.demands);
         let own = &mut self.cores[core];
         match choice {

@@ -1,17 +1,17 @@
 //! Memory meters and the contention model: what runs goes in, speeds and counts come out.
 
 use super::Machine;
-use crate::memory::{Contention, Resident};
+use crate::memory::{Contention, MemoryTotals, Resident};
 use crate::workload::NONE;
-use maracas_core::contract::{End, Event, MemoryLimit, Usage};
+use maracas_core::contract::{End, Event, MemoryLimit, Meters, Usage};
 use maracas_core::dispatch::Readings;
 use maracas_core::{CoreId, CoreSet, Duration, Instant, VcpuId};
 
 /// A core's memory meter and what it is held against.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MemoryMeter {
-    /// Reads of memory by whatever ran here.
-    pub(super) reads: u64,
+    /// What it counted of whatever ran here.
+    pub(super) reading: u64,
     /// The memory limit of the VCPU that runs.
     pub(super) until: MemoryLimit,
     /// The allowance that was last reported as spent.
@@ -22,7 +22,7 @@ pub(super) struct MemoryMeter {
 
 impl MemoryMeter {
     pub(super) const NEW: Self = Self {
-        reads: 0,
+        reading: 0,
         until: MemoryLimit::NEVER,
         reported: None,
         counted: Usage {
@@ -30,9 +30,26 @@ impl MemoryMeter {
             references: 0,
             reads: 0,
             writes: 0,
+            metered: None,
             instructions: 0,
         },
     };
+}
+
+/// What the memory controller had counted when it was last asked.
+pub(super) struct Sampled {
+    /// At the last sample.
+    pub(super) totals: MemoryTotals,
+    /// For how long it had been busy when that was last reported, and when; `None` = the policy
+    /// does not ask.
+    busy: Option<(Duration, Instant)>,
+}
+
+impl Sampled {
+    pub(super) fn new(meters: Meters) -> Self {
+        let busy = meters.controller.then_some((Duration::ZERO, Instant::ZERO));
+        Self { totals: MemoryTotals::default(), busy }
+    }
 }
 
 impl<C: Contention> Machine<'_, C> {
@@ -45,9 +62,10 @@ impl<C: Contention> Machine<'_, C> {
         }
         let progress = self.contention.advance(CoreId(core as u16), time);
         let meter = &mut self.meters[core];
-        meter.reads += progress.counted.reads;
+        let metered = progress.counted.metered();
+        meter.reading += metered;
         meter.counted.add(&progress.counted);
-        self.demands.of_mut(self.cores[core].running).memory += progress.counted.reads;
+        self.demands.of_mut(self.cores[core].running).memory += metered;
         progress.work
     }
 
@@ -72,13 +90,13 @@ impl<C: Contention> Machine<'_, C> {
         let meter = &self.meters[core];
         let allowance = self.plan.run_queue(CoreId(core as u16)).allowance;
         let own = &self.cores[core];
-        let mut left = allowance.left(meter.reads);
+        let mut left = allowance.left(meter.reading);
         if meter.until != MemoryLimit::NEVER {
             let own = meter.until.left(self.demands.memory(VcpuId(own.running)));
             left = left.into_iter().chain(own).min();
         }
         let Some(left) = left else { return Instant::NEVER };
-        let time = self.contention.time_to_read(CoreId(core as u16), left);
+        let time = self.contention.time_to_meter(CoreId(core as u16), left);
         self.now.max(own.stalled).saturating_add(time)
     }
 
@@ -95,7 +113,7 @@ impl<C: Contention> Machine<'_, C> {
             return Some(End::MemorySpent);
         }
         let allowance = self.plan.run_queue(CoreId(core as u16)).allowance;
-        allowance.is_reached(meter.reads).then_some(End::Preempted)
+        allowance.is_reached(meter.reading).then_some(End::Preempted)
     }
 
     /// Reports each of `cores` whose meter is at its allowance or beyond, once an allowance.
@@ -103,13 +121,26 @@ impl<C: Contention> Machine<'_, C> {
         for id in cores.iter() {
             let allowance = self.plan.run_queue(id).allowance;
             let meter = &mut self.meters[id.0 as usize];
-            if !allowance.is_reached(meter.reads) {
+            if !allowance.is_reached(meter.reading) {
                 // Open again: should it be closed by the same allowance, that is news.
                 meter.reported = None;
             } else if meter.reported != Some(allowance) {
                 meter.reported = Some(allowance);
                 self.tell(id.0 as usize, &Event::AllowanceSpent { core: id });
             }
+        }
+    }
+
+    /// Reports how busy the memory controller was since this was last reported, where the policy
+    /// asked for that.
+    pub(super) fn report_busy(&mut self) {
+        let Some((reported, since)) = self.sampled.busy else { return };
+        self.settle_all();
+        let Some(busy) = self.contention.busy(self.now) else { return };
+        let of = self.now.saturating_since(since);
+        if !of.is_zero() {
+            self.sampled.busy = Some((busy, self.now));
+            self.tell(0, &Event::Utilized { busy: busy - reported, of });
         }
     }
 

@@ -59,8 +59,8 @@ impl<C: Contention> Machine<'_, C> {
         match service_request {
             ServiceRequest::Sample => {
                 if let Some(totals) = self.contention.totals(self.now) {
-                    let sample = totals.since(&self.sampled);
-                    self.sampled.clone_from(totals);
+                    let sample = totals.since(&self.sampled.totals);
+                    self.sampled.totals.clone_from(totals);
                     self.tell(core, &Event::Sampled(sample));
                 }
             }

@@ -170,7 +170,7 @@ impl Contention for UnevenCores {
     }
 
     #[inline]
-    fn time_to_read(&self, _: CoreId, _: u64) -> Duration {
+    fn time_to_meter(&self, _: CoreId, _: u64) -> Duration {
         Duration::MAX
     }
 

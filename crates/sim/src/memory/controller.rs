@@ -1,8 +1,9 @@
 //! What the memory controller counts: requests as they come in, and its queue in every cycle.
 
-use super::count::WHOLE;
+use super::count::{Count, WHOLE, fixed};
 use maracas_core::Duration;
 use maracas_core::contract::Sample;
+use maracas_core::memory::Dram;
 
 /// What the memory controller counted of a whole run.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -41,13 +42,28 @@ pub(super) struct Controller {
     totals: MemoryTotals,
     /// Occupancy in units of 2^-48.
     queued: u128,
+    /// The share of time in which some read waits at present, in units of 2^-48 a tick; `None` = it
+    /// is not counted.
+    busy: Option<Count>,
+    was_busy: Duration,
+    /// Of all channels.
+    banks: f64,
 }
 
 impl Controller {
     pub(super) fn new(cores: usize, devices: usize) -> Self {
         let (by_core, by_device) = (vec![0; cores], vec![0; devices]);
         let totals = MemoryTotals { by_core, by_device, ..MemoryTotals::default() };
-        Self { totals, queued: 0 }
+        Self { totals, queued: 0, busy: None, was_busy: Duration::ZERO, banks: 1.0 }
+    }
+    /// The same with the banks of `dram`; without that it has one.
+    pub(super) fn with_banks(self, dram: &Dram) -> Self {
+        let counts = [dram.channels, dram.ranks, dram.banks].map(|count| f64::from(count.max(1)));
+        Self { banks: counts.iter().product(), ..self }
+    }
+    /// How many banks it has, of all channels.
+    pub(super) const fn banks(&self) -> f64 {
+        self.banks
     }
     /// Requests came in from a core.
     #[inline]
@@ -71,6 +87,30 @@ impl Controller {
     #[inline]
     pub(super) const fn queue(&mut self, length: u64, time: Duration) {
         self.queued += length as u128 * time.ticks() as u128;
+    }
+    /// Counts for how long it is busy from now on.
+    pub(super) fn watch(&mut self) {
+        self.busy = Some(Count::default());
+    }
+    /// Whether that is counted.
+    pub(super) const fn is_watched(&self) -> bool {
+        self.busy.is_some()
+    }
+    /// Some read waits for this share of the time from now on.
+    pub(super) fn set_busy(&mut self, share: f64) {
+        if let Some(busy) = &mut self.busy {
+            busy.rate = fixed(share.min(1.0));
+        }
+    }
+    /// `time` passed.
+    pub(super) fn pass(&mut self, time: Duration) {
+        if let Some(busy) = &mut self.busy {
+            self.was_busy += Duration::from_ticks(busy.pass(time));
+        }
+    }
+    /// For how long it was busy so far, where that is counted.
+    pub(super) fn busy(&self) -> Option<Duration> {
+        self.busy.map(|_| self.was_busy)
     }
     pub(super) fn totals(&mut self) -> &MemoryTotals {
         self.totals.occupancy = (self.queued / u128::from(WHOLE)) as u64;

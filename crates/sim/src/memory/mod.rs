@@ -27,7 +27,7 @@ pub use controller::MemoryTotals;
 pub use none::NoContention;
 pub use shared::SharedMemory;
 
-use maracas_core::contract::Usage;
+use maracas_core::contract::{Meters, Usage};
 use maracas_core::memory::CachePart;
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
 
@@ -85,8 +85,16 @@ pub trait Contention {
     fn advance(&mut self, core: CoreId, time: Duration) -> Progress;
     /// The least time in which [`Contention::advance`] would hand out `work`.
     fn time_for(&self, core: CoreId, work: Duration) -> Duration;
-    /// The least time in which [`Contention::advance`] would count `reads` of memory.
-    fn time_to_read(&self, core: CoreId, reads: u64) -> Duration;
+    /// The least time in which [`Contention::advance`] would count so much of what the meters count
+    /// ([`Contention::meter`]): reads, where nothing else was asked for.
+    fn time_to_meter(&self, core: CoreId, metered: u64) -> Duration;
+    /// Has this counted from the start on.
+    fn meter(&mut self, _: Meters) {}
+    /// For how long some read waited for its data, from the start up to `now`; `None` = that is
+    /// not counted.
+    fn busy(&mut self, _: Instant) -> Option<Duration> {
+        None
+    }
     /// What the memory controller counted from the start up to `now`; `None` = there is none.
     fn totals(&mut self, now: Instant) -> Option<&MemoryTotals>;
     /// What it had to do so far.

@@ -26,7 +26,7 @@ impl Contention for NoContention {
         work
     }
     #[inline]
-    fn time_to_read(&self, _: CoreId, _: u64) -> Duration {
+    fn time_to_meter(&self, _: CoreId, _: u64) -> Duration {
         Duration::MAX
     }
     fn totals(&mut self, _: Instant) -> Option<&MemoryTotals> {

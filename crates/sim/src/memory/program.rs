@@ -4,8 +4,8 @@ use super::Progress;
 use super::count::{Count, WHOLE, fixed};
 use super::phases::Phases;
 use maracas_core::Duration;
-use maracas_core::contract::Usage;
-use maracas_core::memory::{CachePart, MemoryUse};
+use maracas_core::contract::{Metered, Usage};
+use maracas_core::memory::{CachePart, MemoryUse, Pattern};
 
 /// What a program does in one phase.
 #[derive(Clone, Debug)]
@@ -19,6 +19,8 @@ pub(super) struct Phase {
     reference: f64,
     /// Time per reference without misses on the fastest class, ns.
     think_ns: f64,
+    /// What of its requests the bank that gets most has, per read, where that is counted.
+    crowded: f64,
     /// 1 / W.
     per_outstanding: f64,
     /// 1 / `reference`.
@@ -36,6 +38,7 @@ impl Phase {
             writebacks: memory.writebacks_milli as f64 / 1e3,
             reference: 0.0,
             think_ns: memory.think_ps as f64 / 1e3,
+            crowded: 0.0,
             per_outstanding: 1e3 / memory.outstanding_milli.max(1) as f64,
             per_reference: 0.0,
             instructions: memory.instructions_milli as f64 / 1e3,
@@ -74,6 +77,9 @@ pub(super) struct Tenant {
     reads: Count,
     writes: Count,
     instructions: Count,
+    /// What the memory meters count, and that of the bank that gets most.
+    metered: Metered,
+    bank: Count,
 }
 
 impl Tenant {
@@ -88,6 +94,24 @@ impl Tenant {
             reads: Count::default(),
             writes: Count::default(),
             instructions: Count::default(),
+            metered: Metered::Reads,
+            bank: Count::default(),
+        }
+    }
+
+    /// Has this counted, of a memory with so many banks in all. A pattern that takes all of them
+    /// loads them alike.
+    pub(super) fn meter(&mut self, metered: Metered, banks: f64) {
+        self.metered = metered;
+        for phase in self.doings.iter_mut().filter(|_| metered.is_of_banks()) {
+            let writes = if metered.has_writes() { phase.writebacks } else { 0.0 };
+            let share = match phase.memory.pattern {
+                Pattern::SameBank | Pattern::PrivateBank => 1.0,
+                Pattern::Jump | Pattern::JumpRandom | Pattern::Random | Pattern::Sequential => {
+                    1.0 / banks
+                }
+            };
+            phase.crowded = (1.0 + writes) * share;
         }
     }
 
@@ -116,6 +140,7 @@ impl Tenant {
         self.reads.rate = fixed(reads);
         self.writes.rate = fixed(reads * phase.writebacks);
         self.instructions.rate = fixed(per_tick * phase.instructions);
+        self.bank.rate = fixed(reads * phase.crowded);
     }
 
     /// Reads per tick.
@@ -126,13 +151,19 @@ impl Tenant {
     #[inline]
     pub(super) fn advance(&mut self, time: Duration) -> Progress {
         self.phases.pass(&self.work, time);
+        let (reads, writes) = (self.reads.pass(time), self.writes.pass(time));
         Progress {
             work: Duration::from_ticks(self.work.pass(time)),
             counted: Usage {
                 service: Duration::ZERO,
                 references: self.references.pass(time),
-                reads: self.reads.pass(time),
-                writes: self.writes.pass(time),
+                reads,
+                writes,
+                metered: match self.metered {
+                    Metered::Reads => None,
+                    Metered::Requests => Some(reads + writes),
+                    Metered::BankReads | Metered::BankRequests => Some(self.bank.pass(time)),
+                },
                 instructions: self.instructions.pass(time),
             },
         }
@@ -142,8 +173,12 @@ impl Tenant {
         self.work.time_for(work.ticks())
     }
     #[inline]
-    pub(super) fn time_to_read(&self, reads: u64) -> Duration {
-        self.reads.time_for(reads)
+    pub(super) fn time_to_meter(&self, metered: u64) -> Duration {
+        match self.metered {
+            Metered::Reads => self.reads.time_for(metered),
+            Metered::Requests => Count::time_for_both(self.reads, self.writes, metered),
+            Metered::BankReads | Metered::BankRequests => self.bank.time_for(metered),
+        }
     }
     /// Time until the end of its phase at this pace.
     pub(super) fn phase_ends_in(&self) -> Duration {

@@ -122,6 +122,21 @@ impl Requests {
     }
 }
 
+/// The share of time in which some read waits, counted clock by clock.
+#[cfg(test)]
+pub(super) fn busy(dram: &Dram, requestors: &[Requestor]) -> f64 {
+    let all: usize = requestors.iter().map(slots).sum();
+    let mut network = Network::new(dram, requestors, SEED, 0);
+    let (mut busy, mut clocks) = (0_u64, 0_u64);
+    while network.now < picoseconds(MEASURED_NS) {
+        network.step();
+        let held = network.writes.iter().filter(|write| write.next != u64::MAX).count();
+        clocks += 1;
+        busy += u64::from(network.issues.len() + held < all);
+    }
+    busy as f64 / clocks as f64
+}
+
 fn picoseconds(ns: f64) -> u64 {
     (ns * 1e3) as u64
 }

@@ -40,6 +40,7 @@ use super::phases::Phases;
 use super::program::{Phase, Tenant};
 use super::solutions::{Entry, Kind, Solutions, Solver};
 use super::{Contention, Effort, MemoryTotals, Progress, Resident, UnevenCores};
+use maracas_core::contract::Meters;
 use maracas_core::memory::{CachePart, Memory, MemoryUse, Partition, Profile, Reuse, color_range};
 use maracas_core::{CoreId, Duration, Instant, Pace, System};
 
@@ -142,7 +143,8 @@ impl SharedMemory {
             palette,
             devices,
             solutions,
-            controller: Controller::new(colors.len(), memory.devices.len()),
+            controller: Controller::new(colors.len(), memory.devices.len())
+                .with_banks(&memory.dram),
             since: Instant::ZERO,
             next: Instant::ZERO,
             gone: Vec::new(),
@@ -251,6 +253,7 @@ impl SharedMemory {
             return;
         }
         self.since = now;
+        self.controller.pass(time);
         self.devices.pass(time, &mut self.controller);
         let ns = time.ticks() as f64 * self.ns_per_tick;
         self.misses.clear();
@@ -321,6 +324,9 @@ impl SharedMemory {
     /// Sets every program's pace by the law.
     fn pace(&mut self) {
         let Self { set, solutions, tenants, stretches, .. } = self;
+        if self.controller.is_watched() {
+            self.controller.set_busy(solutions.busy(set));
+        }
         let solved = solutions.of(set);
         let cycles_per_tick = self.cycles_per_ns * self.ns_per_tick;
         let answer = |entry: Entry| {
@@ -428,8 +434,22 @@ impl Contention for SharedMemory {
     }
 
     #[inline]
-    fn time_to_read(&self, core: CoreId, reads: u64) -> Duration {
-        self.tenant_on(core).map_or(Duration::MAX, |tenant| tenant.time_to_read(reads))
+    fn time_to_meter(&self, core: CoreId, metered: u64) -> Duration {
+        self.tenant_on(core).map_or(Duration::MAX, |tenant| tenant.time_to_meter(metered))
+    }
+
+    fn meter(&mut self, meters: Meters) {
+        let tenants = self.tenants.iter_mut().flatten();
+        let banks = self.controller.banks();
+        tenants.for_each(|tenant| tenant.meter(meters.counts, banks));
+        if meters.controller {
+            self.controller.watch();
+        }
+    }
+
+    fn busy(&mut self, now: Instant) -> Option<Duration> {
+        self.pass(now);
+        self.controller.busy()
     }
 
     fn totals(&mut self, now: Instant) -> Option<&MemoryTotals> {

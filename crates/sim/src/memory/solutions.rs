@@ -155,6 +155,20 @@ impl Solutions {
         &self.answers[at..at + set.len()]
     }
 
+    /// The share of time in which some read of a set waits for its data, if slots wait
+    /// independently of each other.
+    pub(super) fn busy(&mut self, set: &[Entry]) -> f64 {
+        let outstanding =
+            |entry: &Entry, kinds: &[Kind]| kinds[(entry >> 16) as usize].outstanding.max(1.0);
+        let slots: Vec<f64> = set.iter().map(|entry| outstanding(entry, &self.kinds)).collect();
+        let solved = self.of(set).iter().zip(slots);
+        let idle = solved.map(|(one, slots)| {
+            let waits = (one.occupancy / slots).min(1.0);
+            libm::pow(1.0 - waits, slots)
+        });
+        1.0 - idle.product::<f64>()
+    }
+
     fn solve(&mut self, set: &[Entry]) -> usize {
         if self.known.len() >= MOST {
             self.known.clear();
@@ -214,6 +228,7 @@ impl Hasher for Mixed {
 mod tests {
     use super::*;
     use crate::memory::dram::DDR3_1333;
+    use crate::memory::requests;
 
     fn kind(pattern: Pattern, outstanding: f64, think_ns: f64) -> Kind {
         Kind { pattern, outstanding, writebacks: 0.5, think_ns }
@@ -251,6 +266,30 @@ mod tests {
             }
         }
         assert!(worst > 0.01 && worst < 0.027, "{worst}");
+    }
+
+    #[test]
+    fn slots_wait_nearly_independently_of_each_other() {
+        let mut worst: f64 = 0.0;
+        for (pattern, outstanding, think) in [
+            (Pattern::Random, 1.0, 50.0),
+            (Pattern::Random, 1.0, 400.0),
+            (Pattern::Sequential, 4.0, 100.0),
+            (Pattern::SameBank, 1.0, 200.0),
+        ] {
+            for cores in [1, 2, 4] {
+                let mut solutions = Solutions::new(Solver::Requests(Requests::new(&DDR3_1333)));
+                let one = kind(pattern, outstanding, think);
+                let number = solutions.intern(one);
+                let set: Vec<_> =
+                    (0..cores).filter_map(|_| Solutions::entry(number, 1.0)).collect();
+                let requestor =
+                    Requestor { pattern, outstanding, think_ns: think, writebacks: one.writebacks };
+                let counted = requests::busy(&DDR3_1333, &vec![requestor; cores]);
+                worst = worst.max((solutions.busy(&set) - counted).abs());
+            }
+        }
+        assert!(worst < 0.05, "{worst}");
     }
 
     #[test]

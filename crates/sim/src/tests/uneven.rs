@@ -321,8 +321,8 @@ impl Contention for Coupled {
     fn time_for(&self, core: CoreId, work: Duration) -> Duration {
         self.0.time_for(core, work)
     }
-    fn time_to_read(&self, core: CoreId, reads: u64) -> Duration {
-        self.0.time_to_read(core, reads)
+    fn time_to_meter(&self, core: CoreId, metered: u64) -> Duration {
+        self.0.time_to_meter(core, metered)
     }
     fn totals(&mut self, now: Instant) -> Option<&MemoryTotals> {
         self.0.totals(now)

@@ -98,6 +98,7 @@ fn callers<'a>(call: &'a Call<'_>, costs: &'a Costs) -> impl Iterator<Item = u64
         | Event::Woke { .. }
         | Event::AllowanceSpent { .. }
         | Event::Sampled(_)
+        | Event::Utilized { .. }
         | Event::Arrived(_)
         | Event::Left(_)
         | Event::Changed(_)

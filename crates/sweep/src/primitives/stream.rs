@@ -52,6 +52,7 @@ impl Step {
             Event::Woke { .. }
             | Event::AllowanceSpent { .. }
             | Event::Sampled(_)
+            | Event::Utilized { .. }
             | Event::Arrived(_)
             | Event::Left(_)
             | Event::Changed(_)

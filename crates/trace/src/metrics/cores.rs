@@ -39,7 +39,7 @@ impl Readings for Meters<'_> {
         self.0.get(vcpu.0 as usize).map_or(Duration::ZERO, |task| task.used[place(mode)].service)
     }
     fn memory(&self, vcpu: VcpuId) -> u64 {
-        self.0.get(vcpu.0 as usize).map_or(0, Task::reads)
+        self.0.get(vcpu.0 as usize).map_or(0, Task::metered)
     }
 }
 

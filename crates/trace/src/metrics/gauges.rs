@@ -63,6 +63,7 @@ impl Present {
             | Event::Arrived(_)
             | Event::Left(_)
             | Event::Changed(_)
+            | Event::Utilized { .. }
             | Event::ServiceDone(_) => {}
         }
     }

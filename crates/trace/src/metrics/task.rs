@@ -167,12 +167,12 @@ impl Task {
         self.left = Some(at);
     }
     /// Its memory meter.
-    pub(super) const fn reads(&self) -> u64 {
-        self.used[0].reads + self.used[1].reads
+    pub(super) const fn metered(&self) -> u64 {
+        self.used[0].metered() + self.used[1].metered()
     }
     /// A line has this grant for it from `now` on.
     pub(super) fn granted(&mut self, now: Instant, grant: &Grant) {
-        if !grant.memory.is_reached(self.reads()) {
+        if !grant.memory.is_reached(self.metered()) {
             self.let_go(now);
         }
     }

@@ -67,6 +67,7 @@ fn reported(core: &mut Core<Fake>) -> Vec<String> {
         | Event::Released(_)
         | Event::Completed(_)
         | Event::Sampled(_)
+        | Event::Utilized { .. }
         | Event::Arrived(_)
         | Event::Left(_)
         | Event::Changed(_)

@@ -220,6 +220,7 @@ impl Policy for Global {
             | Event::Woke { .. }
             | Event::AllowanceSpent { .. }
             | Event::Sampled(_)
+            | Event::Utilized { .. }
             | Event::ServiceDone(_)
             | Event::Failed { .. } => {}
         }

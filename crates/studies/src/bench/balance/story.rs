@@ -113,6 +113,7 @@ impl Story {
             | Event::Completed(_)
             | Event::AllowanceSpent { .. }
             | Event::Sampled(_)
+            | Event::Utilized { .. }
             | Event::Arrived(_)
             | Event::Changed(_) => {}
         }
