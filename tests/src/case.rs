@@ -14,7 +14,8 @@ use maracas_sim::{Change, Options, Outcome, Overheads, Subject, at_start, run_ch
 use std::fmt;
 
 /// Parameters that give up nothing of what is claimed for the defaults, whatever they say.
-pub(crate) const HARMLESS: [&str; 5] = ["packing", "ties", "rounding", "master", "work_conserving"];
+pub(crate) const HARMLESS: [&str; 6] =
+    ["packing", "ties", "rounding", "master", "work_conserving", "ahead"];
 
 /// What is made difficult for the policy.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -203,8 +203,8 @@ impl GuardAudit {
 
     /// Whether all active cores are throttled, one of them at least, when those that used what
     /// they were allotted have taken from the pool what they can.
-    fn spare_is_due(&self, plan: &Plan) -> bool {
-        let idle = |core: CoreId| next(plan.run_queue(core), 0, &self.followed).is_none();
+    fn spare_is_due(&self, now: Instant, plan: &Plan) -> bool {
+        let idle = |core: CoreId| next(plan.run_queue(core), now, 0, &self.followed).is_none();
         let (mut pool, mut throttled, mut others) = (self.pool, 0, 0);
         for (id, core) in self.regulated() {
             let closed = core.has_used_up() && (core.throttled || !core.soft || pool == 0);
@@ -306,7 +306,7 @@ impl Observer for GuardAudit {
         }
         let share =
             self.regulated().all(|(id, _)| plan.run_queue(id).allowance == MemoryLimit::NEVER);
-        let due = self.spare_is_due(plan);
+        let due = self.spare_is_due(now, plan);
         if now >= self.next || self.spare == Spare::Proportional && due {
             self.end_period(now);
             self.next = now + self.period;

@@ -2,7 +2,7 @@
 
 use crate::follow::Followed;
 use maracas_core::contract::{Event, Grant, Meters, Mode, Policy, RunQueue, Statistic};
-use maracas_core::dispatch::Readings;
+use maracas_core::dispatch::{Readings, due};
 use maracas_core::{CoreId, Duration, Instant, List, Plan};
 
 /// Asks the policy again and again, at once and at instants when nothing happened, and holds it to
@@ -80,19 +80,21 @@ impl DepthOne {
     fn first<'a, L: FromIterator<Grant>>(
         &self,
         mut grants: impl Iterator<Item = &'a Grant>,
+        now: Instant,
         mode: Mode,
     ) -> L {
         let unspent = |grant: &&Grant| {
-            self.followed.runnable(grant.vcpu)
+            grant.from <= now
+                && self.followed.runnable(grant.vcpu)
                 && self.followed.meter(grant.vcpu, mode) < grant.until.0
                 && !grant.memory.is_reached(self.followed.memory(grant.vcpu))
         };
         grants.find(unspent).copied().into_iter().collect()
     }
-    fn cut(&self, run_queue: &RunQueue) -> RunQueue {
-        let foreground: Vec<_> = self.first(run_queue.foreground.iter(), Mode::Foreground);
+    fn cut(&self, now: Instant, run_queue: &RunQueue) -> RunQueue {
+        let foreground: Vec<_> = self.first(run_queue.foreground.iter(), now, Mode::Foreground);
         let background = if foreground.is_empty() && run_queue.background_allowed {
-            self.first(run_queue.background.iter(), Mode::Background)
+            self.first(run_queue.background.iter(), now, Mode::Background)
         } else {
             List::new()
         };
@@ -109,7 +111,7 @@ impl Policy for DepthOne {
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
         maracas_core::contract::decide(&mut *self.inner, now, &mut self.plan);
         for core in (0..plan.cores() as u16).map(CoreId) {
-            let run_queue = self.cut(self.plan.run_queue(core));
+            let run_queue = self.cut(now, self.plan.run_queue(core));
             if *plan.run_queue(core) != run_queue {
                 *plan.run_queue_mut(core) = run_queue;
             }
@@ -122,6 +124,11 @@ impl Policy for DepthOne {
         }
         plan.service_request = self.plan.service_request;
         (plan.wake, plan.wake_metered) = (self.plan.wake, self.plan.wake_metered);
+        // What is ahead is cut off until its instant.
+        let due = self.plan.core_ids().map(|core| due(self.plan.run_queue(core), now)).min();
+        if let Some(due) = due.filter(|due| *due < plan.wake) {
+            (plan.wake, plan.wake_metered) = (due, false);
+        }
     }
 
     fn meters(&self) -> Meters {

@@ -154,6 +154,7 @@ impl Observer for Doings {
             | Event::Completed(_)
             | Event::Woke { .. }
             | Event::AllowanceSpent { .. }
+            | Event::Utilized { .. }
             | Event::Arrived(_)
             | Event::Left(_)
             | Event::Changed(_)

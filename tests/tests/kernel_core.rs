@@ -11,24 +11,22 @@ mod bounds;
 mod law;
 #[path = "../shared/one_thread.rs"]
 mod one_thread;
+#[path = "../shared/twin_kernel.rs"]
+mod twin_kernel;
 
-use law::Twin;
-use maracas_core::contract::{End, Mode, Observer, RunQueue};
+use maracas_core::contract::Observer;
 use maracas_core::journal::{Note, Record};
-use maracas_core::params::Params;
+use maracas_core::params::{Params, Value};
 use maracas_core::{CoreId, Duration, Event, Instant, Job, Plan, System, Vcpu, VcpuId};
-use maracas_live_core::{
-    Decider, Host, Kernel, KernelCore, KernelEvent, Ran, Reply, Reported, Request, VcpuHandle,
-};
+use maracas_live_core::{Decider, Host, KernelCore, Reply, Request, VcpuHandle};
 use maracas_tests::Dice;
 use one_thread::OneThread;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt::Write as _;
-use std::io;
 use std::ops::DerefMut;
 use std::path::Path;
 use std::rc::Rc;
+use twin_kernel::{TwinKernel, World};
 
 /// How a VCPU's one thread behaves.
 #[derive(Clone, Copy, Debug)]
@@ -39,187 +37,6 @@ enum Program {
     Turns { run: u64, sleep: u64 },
     /// It does so much work for each release.
     Jobs { work: u64 },
-}
-
-/// What a core holds, and since when.
-#[derive(Clone, Copy)]
-struct Held {
-    vcpu: VcpuId,
-    mode: Mode,
-    from: u64,
-    /// Where its grant ends.
-    until: u64,
-}
-
-/// The kernel: the law in C, and what it has said.
-struct World {
-    twin: Twin,
-    /// What is left of a grant that is as good as spent.
-    least: u64,
-    now: u64,
-    held: Vec<Option<Held>>,
-    /// When what each core holds is spent.
-    spent_at: Vec<u64>,
-    meters: Vec<[u64; 2]>,
-    run_queues: Vec<RunQueue>,
-    reported: Reported,
-    events: Vec<VecDeque<KernelEvent>>,
-    /// VCPUs by thread.
-    joined: BTreeMap<i32, VcpuId>,
-    homes: BTreeMap<VcpuId, CoreId>,
-    runnable: Vec<bool>,
-}
-
-impl World {
-    fn new(program: &Path, cores: usize, vcpus: usize, least: u64) -> Self {
-        Self {
-            twin: Twin::start(program, cores, vcpus, least),
-            least,
-            now: 0,
-            held: vec![None; cores],
-            spent_at: vec![u64::MAX; cores],
-            meters: vec![[0; 2]; vcpus],
-            run_queues: vec![RunQueue::default(); cores],
-            reported: Reported::default(),
-            events: vec![VecDeque::new(); cores],
-            joined: BTreeMap::new(),
-            homes: BTreeMap::new(),
-            runnable: vec![false; vcpus],
-        }
-    }
-
-    /// One step of the law; what ended by it becomes events.
-    fn step(&mut self, step: &str) {
-        let said = self.twin.step(step);
-        let (cores, vcpus) = said.split_at(self.held.len() * 6);
-        for (meters, said) in self.meters.iter_mut().zip(vcpus.chunks(3)) {
-            *meters = [said[0] as u64, said[1] as u64];
-        }
-        let mut on = Vec::new();
-        for (core, said) in cores.chunks(6).enumerate() {
-            let next = u32::try_from(said[0]).ok().map(VcpuId);
-            let mode = if said[1] == 0 { Mode::Foreground } else { Mode::Background };
-            on.extend(next);
-            self.spent_at[core] = u64::try_from(said[3]).unwrap();
-            let before = self.held[core];
-            let end = end(said[2]);
-            if let (Some(held), Some(end)) = (before, end) {
-                let ran = self.segment(held, end);
-                self.events[core].push_back(KernelEvent::Ran(ran));
-            }
-            let goes_on = before.filter(|it| end.is_none() && Some(it.vcpu) == next);
-            let from = goes_on.map_or(self.now, |it| it.from);
-            self.held[core] = next.map(|vcpu| {
-                let until = self.limit(core, vcpu, mode);
-                let meter = self.meters[vcpu.0 as usize][mode as usize];
-                assert!(meter <= until, "{vcpu} has {meter} of {until} ns on core{core}");
-                Held { vcpu, mode, from, until }
-            });
-        }
-        let count = on.len();
-        on.sort_unstable();
-        on.dedup();
-        assert_eq!(on.len(), count, "a VCPU is on two cores");
-    }
-
-    /// Where the grant ends of what a core runs.
-    fn limit(&self, core: usize, vcpu: VcpuId, mode: Mode) -> u64 {
-        let RunQueue { foreground, background, .. } = &self.run_queues[core];
-        let grant = match mode {
-            Mode::Foreground => foreground.iter().find(|grant| grant.vcpu == vcpu),
-            Mode::Background => background.iter().find(|grant| grant.vcpu == vcpu),
-        };
-        grant.expect("what runs stands on the run queue").until.0.ticks()
-    }
-
-    fn segment(&mut self, held: Held, end: End) -> Ran {
-        let Held { vcpu, mode, from, until } = held;
-        let meter = Duration::from_ticks(self.meters[vcpu.0 as usize][mode as usize]);
-        let until = Duration::from_ticks(until);
-        let spent = (end == End::LimitReached).then_some(until);
-        let service = self.reported.service(vcpu, mode, meter, spent);
-        let [from, to] = [from, self.now].map(Instant::from_ticks);
-        Ran { vcpu, mode, from, to, meter, service, until, end }
-    }
-
-    fn set_runnable(&mut self, vcpu: usize, is_runnable: bool) {
-        if self.runnable[vcpu] == is_runnable {
-            return;
-        }
-        self.runnable[vcpu] = is_runnable;
-        let id = VcpuId(vcpu as u32);
-        if is_runnable {
-            let core = usize::from(self.homes[&id].0);
-            let woke = KernelEvent::Woke(id, Instant::from_ticks(self.now));
-            self.events[core].push_back(woke);
-        }
-        let letter = if is_runnable { "w" } else { "b" };
-        self.step(&format!("{letter} {vcpu}"));
-    }
-}
-
-/// An end by its number in `law.h`.
-fn end(number: i128) -> Option<End> {
-    match number {
-        0 => None,
-        1 => Some(End::Blocked),
-        2 => Some(End::Preempted),
-        3 => Some(End::LimitReached),
-        4 => Some(End::MemorySpent),
-        other => panic!("no end has number {other}"),
-    }
-}
-
-/// One core of it, as the state of a core asks it.
-struct TwinKernel {
-    world: Rc<RefCell<World>>,
-    core: CoreId,
-}
-
-impl Kernel for TwinKernel {
-    type Handle = OneThread;
-
-    fn now(&self) -> Instant {
-        Instant::from_ticks(self.world.borrow().now)
-    }
-    fn site(&self) {}
-    fn next_event(&mut self) -> Option<KernelEvent> {
-        self.world.borrow_mut().events[usize::from(self.core.0)].pop_front()
-    }
-    fn running(&mut self) -> io::Result<Option<Ran>> {
-        let (mut world, core) = (self.world.borrow_mut(), usize::from(self.core.0));
-        let held = world.held[core];
-        Ok(held.map(|held| world.segment(held, End::Metered)))
-    }
-    fn meters(&mut self, vcpu: VcpuId) -> io::Result<[Duration; 2]> {
-        Ok(self.world.borrow().meters[vcpu.0 as usize].map(Duration::from_ticks))
-    }
-    fn send(&mut self, run_queue: &RunQueue) -> io::Result<()> {
-        let (core, mut world) = (usize::from(self.core.0), self.world.borrow_mut());
-        let RunQueue { foreground, background, background_allowed, allowance } = run_queue;
-        let (allowed, counts) =
-            (u8::from(*background_allowed), [foreground.len(), background.len()]);
-        let mut step = format!("q {core} {} {allowed} {} {}", allowance.0, counts[0], counts[1]);
-        for grant in foreground.iter().chain(background) {
-            let _ =
-                write!(step, " {} {} {} 0", grant.vcpu.0, grant.until.0.ticks(), grant.memory.0);
-        }
-        world.run_queues[core].clone_from(run_queue);
-        world.step(&step);
-        Ok(())
-    }
-    fn settle(&mut self, vcpu: VcpuId) -> io::Result<()> {
-        self.world.borrow_mut().homes.insert(vcpu, self.core);
-        Ok(())
-    }
-    fn join(&mut self, tid: i32, vcpu: VcpuId) -> io::Result<()> {
-        self.world.borrow_mut().joined.insert(tid, vcpu);
-        Ok(())
-    }
-    fn leave(&mut self, vcpu: VcpuId) -> io::Result<()> {
-        self.world.borrow_mut().joined.retain(|_, owner| *owner != vcpu);
-        Ok(())
-    }
 }
 
 /// Where an answer goes, and comes from.
@@ -313,10 +130,28 @@ impl Rig {
         policy: &str,
         system: &System,
         programs: &[Program],
+        late_least: [u64; 2],
+    ) -> Self {
+        Self::of(program, policy, system, programs, late_least, &[("ahead", Value::Flag(true))])
+    }
+
+    /// The same with what the policy takes of these parameters.
+    fn of(
+        program: &Path,
+        policy: &str,
+        system: &System,
+        programs: &[Program],
         [late, least]: [u64; 2],
+        given: &[(&str, Value)],
     ) -> Self {
         let entry = maracas_policies::all().find(|entry| entry.name == policy).unwrap();
-        let built = (entry.build)(system, &Params::new()).unwrap();
+        let mut params = Params::new();
+        for (name, value) in given {
+            if entry.params.iter().any(|spec| spec.name == *name) {
+                params.set(name, value.clone());
+            }
+        }
+        let built = (entry.build)(system, &params).unwrap();
         let (cores, vcpus) = (system.cores.len(), system.vcpus.len());
         let world = Rc::new(RefCell::new(World::new(program, cores, vcpus, least)));
         let core =
@@ -387,8 +222,9 @@ impl Rig {
         let ends = world.held.iter().flatten().map(|held| self.workers[held.vcpu.0 as usize].left);
         let ends = ends.map(|left| world.now.saturating_add(left));
         let wakes = self.workers.iter().map(|worker| worker.wakes_at);
-        let spent = world.spent_at.iter().map(|at| at.saturating_sub(world.least));
-        ends.chain(wakes).chain(spent).min().unwrap_or(u64::MAX)
+        // What is closer than `least` has come.
+        let come = world.spent_at.iter().chain(&world.due).map(|at| at.saturating_sub(world.least));
+        ends.chain(wakes).chain(come).min().unwrap_or(u64::MAX)
     }
 
     fn pass(&mut self, time: u64) {
@@ -527,12 +363,62 @@ fn a_dispatch_is_of_what_runs_then() {
 #[test]
 fn decisions_that_come_late_cost_no_more_than_their_lateness() {
     let Some(program) = program("kernel-late") else { return };
-    let mut rig = Rig::new(&program, "maracas", &quickstart(), &[Program::Busy; 4], [MS / 4, 0]);
+    let (quickstart, busy, late_least) = (quickstart(), [Program::Busy; 4], [MS / 4, 0]);
+    let mut rig = Rig::of(&program, "maracas", &quickstart, &busy, late_least, &[]);
     rig.play(1_200 * MS);
     let (meters, _) = rig.end();
     for (meters, due) in meters.iter().zip([2 * 120, 3 * 120, 4 * 60, 3 * 80]) {
         let (had, due) = (meters[0], due * MS);
         assert!(had <= due && had + 4 * MS >= due, "{had} of {due} ns");
+    }
+}
+
+/// What comes next is there before its instant: nobody needs to decide then.
+#[test]
+fn grants_ahead_begin_at_their_instants_however_late_decisions_are() {
+    let Some(program) = program("kernel-ahead") else { return };
+    for least in [0, 10_000] {
+        let (system, busy) = (quickstart(), [Program::Busy; 4]);
+        let mut rig = Rig::new(&program, "maracas", &system, &busy, [37 * MS / 10, least]);
+        // No decision is made at the very instant at which a budget comes back: neither where play
+        // begins, nor 3.7 ms after one is spent.
+        rig.play(59 * MS);
+        for period in 1..20 {
+            let begin = rig.world.borrow().meters.clone();
+            rig.play((period * 60 + 59) * MS);
+            let end = rig.world.borrow().meters.clone();
+            for (vcpu, due) in [2 * 6, 3 * 6, 4 * 3, 3 * 4].into_iter().enumerate() {
+                let had = end[vcpu][0] - begin[vcpu][0];
+                assert!(had.abs_diff(due * MS) <= least, "vcpu{vcpu} had {had} ns of {due} ms");
+            }
+        }
+        let dispatches = std::mem::take(&mut rig.decider.host.dispatches);
+        rig.end();
+        assert!(dispatches.len() > 100, "{}", dispatches.len());
+        assert!(dispatches.iter().all(|latency| *latency <= LOOK), "{dispatches:?}");
+    }
+}
+
+/// Of programs that say nothing of jobs.
+#[test]
+fn jobs_that_are_cut_begin_at_their_instants_too() {
+    let Some(program) = program("kernel-cut") else { return };
+    for policy in ["p-edf", "p-rm"] {
+        let system = System::new(1, vec![vcpu(0, 2, 10).periodic(), vcpu(1, 3, 30).periodic()]);
+        let busy = [Program::Busy; 2];
+        let given =
+            [("ahead", Value::Flag(true)), ("enforcement", Value::Text("precise".to_string()))];
+        let mut rig = Rig::of(&program, policy, &system, &busy, [2 * MS, 0], &given);
+        // The first release is not known before.
+        rig.play(19 * MS);
+        rig.decider.host.dispatches.clear();
+        let begin = rig.world.borrow().meters.clone();
+        rig.play(619 * MS);
+        let dispatches = std::mem::take(&mut rig.decider.host.dispatches);
+        let (meters, _) = rig.end();
+        assert_eq!(meters[0][0] - begin[0][0], 60 * 2 * MS, "{policy}");
+        assert!(dispatches.len() >= 60, "{policy}: {dispatches:?}");
+        assert!(dispatches.iter().all(|latency| *latency <= LOOK), "{policy}: {dispatches:?}");
     }
 }
 

@@ -3,9 +3,6 @@
 //! Random run queues, wakes, blocks, reads and time steps go through both: through Rust here, where
 //! every choice is [`dispatch::next`]'s, and through a program that the system's C compiler makes
 //! of `bpf/twin.c`. After every step all choices, ends and meters must be the same.
-//!
-//! In C a grant may have an instant from which it counts. Here that is the law of the run queue
-//! without those that do not count yet.
 
 #[path = "../shared/bounds.rs"]
 mod bounds;
@@ -14,7 +11,7 @@ mod law;
 
 use maracas_core::contract::{End, Grant, Limit, MemoryLimit, Mode, RunQueue};
 use maracas_core::dispatch::{self, Readings, Running};
-use maracas_core::{Duration, VcpuId};
+use maracas_core::{Duration, Instant, VcpuId};
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::process::Command;
@@ -53,21 +50,11 @@ struct Vcpu {
     holder: Option<usize>,
 }
 
-/// A grant, and from when it counts.
-type Ahead = (Grant, u64);
-
 #[derive(Default)]
 struct Core {
     run_queue: RunQueue,
-    /// What the run queue is to hold, by mode, in its order.
-    grants: [Vec<Ahead>; 2],
     reads: u64,
     now: Option<Running>,
-}
-
-/// Whether a grant counts at `now`: what is due within `least` is as good as due.
-const fn counts(from: u64, now: u64, least: u64) -> bool {
-    from <= now || from - now <= least
 }
 
 /// What one core sees of the VCPUs. `least` is what remains of a grant that is as good as spent.
@@ -120,45 +107,41 @@ impl Machine {
         }
     }
 
-    fn next(&self, core: usize) -> Option<Running> {
-        let Core { run_queue, reads, .. } = &self.cores[core];
-        dispatch::next(run_queue, *reads, &Seen { vcpus: &self.vcpus, core, least: self.least })
+    /// Up to when an instant has come: what is due within `least` is as good as due.
+    const fn come(&self) -> Instant {
+        Instant::from_ticks(self.now + self.least)
     }
 
-    /// Puts on each core's run queue what counts now.
-    fn admit_due(&mut self) {
-        let (now, least) = (self.now, self.least);
-        for Core { run_queue, grants: [foreground, background], .. } in &mut self.cores {
-            let count = |ahead: &&Ahead| counts(ahead.1, now, least);
-            run_queue.foreground = foreground.iter().filter(count).map(|it| it.0).collect();
-            run_queue.background = background.iter().filter(count).map(|it| it.0).collect();
-        }
+    fn next(&self, core: usize) -> Option<Running> {
+        let Core { run_queue, reads, .. } = &self.cores[core];
+        let seen = Seen { vcpus: &self.vcpus, core, least: self.least };
+        dispatch::next(run_queue, self.come(), *reads, &seen)
     }
 
     /// When a grant begins to count that stands before what the core runs, by the law's order.
     fn due(&self, core: usize) -> Option<u64> {
-        let Core { run_queue, grants: [foreground, background], reads, now } = &self.cores[core];
+        let Core { run_queue, reads, now } = &self.cores[core];
         if run_queue.allowance.is_reached(*reads) {
             return None;
         }
-        let by_mode = |grants: &[Ahead], mode: Mode| {
+        let by_mode = |grants: &[Grant], mode: Mode| {
             let place = |grant: &Grant| {
                 now.is_some_and(|it| {
                     (it.vcpu, it.mode, it.until, it.memory)
                         == (grant.vcpu, mode, grant.until, grant.memory)
                 })
             };
-            let is_on = |(grant, from): &Ahead| counts(*from, self.now, self.least) && place(grant);
-            let before = grants.iter().take_while(|ahead| !is_on(ahead));
-            let late = before.filter(|ahead| !counts(ahead.1, self.now, self.least));
-            late.map(|ahead| ahead.1).min()
+            let has_come = |grant: &Grant| grant.from <= self.come();
+            let before = grants.iter().take_while(|grant| !(has_come(grant) && place(grant)));
+            before.filter(|grant| !has_come(grant)).map(|grant| grant.from.ticks()).min()
         };
-        let first = by_mode(foreground, Mode::Foreground);
+        let first = by_mode(&run_queue.foreground, Mode::Foreground);
         let is_over = now.is_some_and(|it| it.mode == Mode::Foreground);
         if is_over || !run_queue.background_allowed {
             return first;
         }
-        first.into_iter().chain(by_mode(background, Mode::Background)).min()
+        let background: Vec<_> = run_queue.background.iter().copied().collect();
+        first.into_iter().chain(by_mode(&background, Mode::Background)).min()
     }
 
     /// The time until what a core runs has spent its grant.
@@ -196,7 +179,6 @@ impl Machine {
     /// All stops, then all starts; then notes down what C must say.
     fn settle(&mut self) {
         let at = self.now;
-        self.admit_due();
         let mut ends: Vec<_> = (0..CORES).map(|core| self.stop(core)).collect();
         for (core, end) in ends.iter_mut().enumerate() {
             *end = self.stop(core).or(*end);
@@ -262,21 +244,25 @@ impl Machine {
                 for _ in 0..entries {
                     let grant = self.grant(vcpu, mode, rng);
                     let from = if rng.once_in(3) { self.now + rng.below(4_000) } else { 0 };
-                    let into = &mut grants[mode as usize];
-                    into.insert(rng.below(into.len() as u64 + 1) as usize, (grant, from));
+                    let into: &mut Vec<_> = &mut grants[mode as usize];
+                    let place = rng.below(into.len() as u64 + 1) as usize;
+                    into.insert(place, grant.ahead(Instant::from_ticks(from)));
                 }
             }
         }
         self.write_plan(core, &run_queue, &grants);
+        let [foreground, background] = grants;
+        (run_queue.foreground, run_queue.background) = (foreground, background.into());
         self.cores[core].run_queue = run_queue;
-        self.cores[core].grants = grants;
     }
 
     /// Whether no other core has the VCPU on its run queue.
     fn is_free(&self, vcpu: usize, core: usize) -> bool {
         let own = |grant: &Grant| grant.vcpu.0 as usize == vcpu;
         let mut others = self.cores.iter().enumerate().filter(|(other, _)| *other != core);
-        !others.any(|(_, Core { grants, .. })| grants.iter().flatten().any(|it| own(&it.0)))
+        !others.any(|(_, Core { run_queue, .. })| {
+            run_queue.foreground.iter().chain(&run_queue.background).any(own)
+        })
     }
 
     /// A grant, mostly for a while to come, at times spent already, at times without an end.
@@ -294,16 +280,17 @@ impl Machine {
             0 => MemoryLimit::NEVER,
             _ => MemoryLimit(near(reads, 300, rng)),
         };
-        Grant { vcpu: VcpuId(vcpu as u32), until, memory }
+        Grant { memory, ..Grant::new(VcpuId(vcpu as u32), until) }
     }
 
-    fn write_plan(&mut self, core: usize, run_queue: &RunQueue, grants: &[Vec<Ahead>; 2]) {
+    fn write_plan(&mut self, core: usize, run_queue: &RunQueue, grants: &[Vec<Grant>; 2]) {
         let [foreground, background] = grants.each_ref().map(Vec::len);
         let allowed = u8::from(run_queue.background_allowed);
         let allowance = run_queue.allowance.0;
         let _ = write!(self.script, "q {core} {allowance} {allowed} {foreground} {background}");
-        for (Grant { vcpu, until, memory }, from) in grants.iter().flatten() {
-            let _ = write!(self.script, " {} {} {} {from}", vcpu.0, until.0.ticks(), memory.0);
+        for Grant { vcpu, until, memory, from } in grants.iter().flatten() {
+            let (until, from) = (until.0.ticks(), from.ticks());
+            let _ = write!(self.script, " {} {until} {} {from}", vcpu.0, memory.0);
         }
         self.script.push('\n');
     }

@@ -17,7 +17,8 @@
 //!    [`End::Blocked`] every block.
 //!
 //! # Rules for policies
-//! 1. A VCPU stands on at most one core's run queue.
+//! 1. A VCPU stands on at most one core's run queue, in each of its lists at most once, but for
+//!    grants that are given ahead of their instants ([`Grant::from`]).
 //! 2. `plan` called twice changes nothing; any legal event order and any lateness must leave the
 //!    policy's invariants whole.
 //! 3. Replenishment instants come from releases and periods, never from a late `now`.
@@ -291,7 +292,12 @@ impl fmt::Debug for MemoryLimit {
 }
 
 /// Leave to run while the VCPU's meter of this mode is below `until` and its memory meter below
-/// `memory`.
+/// `memory`, not before the instant `from`.
+///
+/// A grant *ahead* is one whose instant is to come: an entry more of a VCPU, at the place in the
+/// order that it will have then. Until then the law is that of the run queue without it. So a
+/// machine begins it at its instant, however late the next decision is. Policies give some only
+/// where their parameter `ahead` asks for it; agents leave them out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grant {
     /// The VCPU that may run.
@@ -300,12 +306,23 @@ pub struct Grant {
     pub until: Limit,
     /// Up to which reading of its memory meter (in any mode and on any core).
     pub memory: MemoryLimit,
+    /// From when on; [`Instant::ZERO`] = it counts wherever it is read.
+    pub from: Instant,
 }
 
 impl Grant {
-    /// Leave to run until `until`, however much memory it uses.
+    /// Leave to run until `until` from now on, however much memory it uses.
     pub const fn new(vcpu: VcpuId, until: Limit) -> Self {
-        Self { vcpu, until, memory: MemoryLimit::NEVER }
+        Self { vcpu, until, memory: MemoryLimit::NEVER, from: Instant::ZERO }
+    }
+    /// The same, not before `from`.
+    #[must_use]
+    pub const fn ahead(self, from: Instant) -> Self {
+        Self { from, ..self }
+    }
+    /// Whether it was given ahead of its instant, which may have come by now.
+    pub const fn is_ahead(&self) -> bool {
+        self.from.ticks() != 0
     }
 }
 

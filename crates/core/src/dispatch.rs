@@ -2,13 +2,13 @@
 //!
 //! *At every instant a core, unless closed, runs the first runnable, unspent foreground entry of
 //! its run queue; else, if background is allowed, the first runnable, unspent background entry;
-//! else it idles.*
+//! else it idles.* An entry whose instant is to come ([`Grant::from`]) is not there until then.
 //!
 //! The simulator calls [`next`]. The live machine, which does not see every block and wake at once,
 //! readies all that are [`entitled`]. Traces ask which VCPUs were [`kept_out`].
 
 use crate::contract::{Grant, Limit, MemoryLimit, Mode, RunQueue};
-use crate::{Duration, List, VcpuId};
+use crate::{Duration, Instant, List, VcpuId};
 
 /// What the law needs to know of the VCPUs.
 pub trait Readings {
@@ -36,11 +36,17 @@ pub struct Running {
     pub memory: MemoryLimit,
 }
 
-/// The machine law for one core. `memory_meter` is the core's cumulative memory traffic.
+/// The machine law for one core at `now`. `memory_meter` is the core's cumulative memory traffic.
 #[inline]
-pub fn next(run_queue: &RunQueue, memory_meter: u64, readings: &impl Readings) -> Option<Running> {
-    let runs =
-        |grant: &Grant, mode| readings.runnable(grant.vcpu) && is_unspent(grant, mode, readings);
+pub fn next(
+    run_queue: &RunQueue,
+    now: Instant,
+    memory_meter: u64,
+    readings: &impl Readings,
+) -> Option<Running> {
+    let runs = |grant: &Grant, mode| {
+        readings.runnable(grant.vcpu) && grant.from <= now && is_unspent(grant, mode, readings)
+    };
     // Mode by mode, not by `entries`: every event of the simulator asks, and most run queues have
     // few entries.
     if !is_closed(run_queue, memory_meter, Mode::Foreground) {
@@ -56,30 +62,43 @@ pub fn next(run_queue: &RunQueue, memory_meter: u64, readings: &impl Readings) -
     first.map(|grant| running((grant, Mode::Background)))
 }
 
-/// All VCPUs that may run, in the order of the law: [`next`] is the first of them that is runnable.
-/// A machine that does not see at once when a VCPU blocks or wakes readies those behind the first
-/// too.
+/// When a grant begins to count that is ahead at `now`, at the earliest: the law may choose another
+/// VCPU then. [`Instant::NEVER`] where none is ahead.
+pub fn due(run_queue: &RunQueue, now: Instant) -> Instant {
+    let all = by_mode(&run_queue.foreground, Some(&run_queue.background));
+    let ahead = all.map(|(grant, _)| grant.from).filter(|from| *from > now);
+    ahead.min().unwrap_or(Instant::NEVER)
+}
+
+/// All VCPUs that may run at `now`, in the order of the law: [`next`] is the first of them that is
+/// runnable. A machine that does not see at once when a VCPU blocks or wakes readies those behind
+/// the first too.
 #[inline]
 pub fn entitled<'a>(
     run_queue: &'a RunQueue,
+    now: Instant,
     memory_meter: u64,
     readings: &'a impl Readings,
 ) -> impl Iterator<Item = Running> + 'a {
-    let unspent = |(grant, mode): &(&Grant, Mode)| is_unspent(grant, *mode, readings);
-    entries(run_queue, memory_meter).filter(unspent).map(running)
+    let may_run = move |(grant, mode): &(&Grant, Mode)| {
+        grant.from <= now && is_unspent(grant, *mode, readings)
+    };
+    entries(run_queue, memory_meter).filter(may_run).map(running)
 }
 
-/// The entries that would be [`entitled`] and have something to run, were it not for memory or for
-/// closed background: in the order of the law, each with its VCPU. A VCPU that stands on the run
-/// queue twice may be kept out by one entry and run by the other.
+/// The entries that would be [`entitled`] at `now` and have something to run, were it not for
+/// memory or for closed background: in the order of the law, each with its VCPU. A VCPU that
+/// stands on the run queue twice may be kept out by one entry and run by the other.
 pub fn kept_out<'a>(
     run_queue: &'a RunQueue,
+    now: Instant,
     memory_meter: u64,
     readings: &'a impl Readings,
 ) -> impl Iterator<Item = VcpuId> + 'a {
     let waits = move |(grant, mode): &(&Grant, Mode)| {
         let closed = is_closed(run_queue, memory_meter, *mode);
         (closed || !has_memory(grant, readings))
+            && grant.from <= now
             && readings.runnable(grant.vcpu)
             && has_service(grant, *mode, readings)
     };
@@ -146,6 +165,7 @@ const fn running((grant, mode): (&Grant, Mode)) -> Running {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     struct Fixed;
     impl Readings for Fixed {
@@ -172,7 +192,7 @@ mod tests {
             ..RunQueue::default()
         };
         let run = |run_queue: &RunQueue, memory| {
-            next(run_queue, memory, &Fixed).map(|r| (r.vcpu.0, r.mode))
+            next(run_queue, Instant::ZERO, memory, &Fixed).map(|r| (r.vcpu.0, r.mode))
         };
         // vcpu0 is blocked, vcpu1 is spent (10 of 10), vcpu2 has one tick left.
         assert_eq!(run(&run_queue, 0), Some((2, Mode::Foreground)));
@@ -200,7 +220,7 @@ mod tests {
         };
         let kept = |run_queue: &RunQueue, memory| {
             let kept: alloc::vec::Vec<_> =
-                kept_out(run_queue, memory, &Fixed).map(|vcpu| vcpu.0).collect();
+                kept_out(run_queue, Instant::ZERO, memory, &Fixed).map(|vcpu| vcpu.0).collect();
             assert!(kept.is_empty() || may_keep_out(run_queue, memory), "{run_queue:?}");
             kept
         };
@@ -215,5 +235,33 @@ mod tests {
         assert_eq!(kept(&run_queue, 0), []);
         run_queue.foreground[2].memory = MemoryLimit(5);
         assert_eq!(kept(&run_queue, 0), [2]);
+    }
+
+    #[test]
+    fn a_grant_ahead_is_not_there_until_its_instant() {
+        let at = Instant::from_ticks;
+        let mut run_queue = RunQueue {
+            foreground: alloc::vec![grant(1, 10), grant(1, 14).ahead(at(9)), grant(2, 11)],
+            background: alloc::vec![grant(1, 4).ahead(at(7)), grant(2, 4)].into(),
+            ..RunQueue::default()
+        };
+        let run = |run_queue: &RunQueue, now| {
+            let next = next(run_queue, at(now), 0, &Fixed);
+            let first = entitled(run_queue, at(now), 0, &Fixed).next();
+            assert_eq!(next, first, "nothing that may run is blocked here");
+            next.map(|run| (run.vcpu.0, run.mode, run.until.0.ticks()))
+        };
+        assert_eq!(run(&run_queue, 8), Some((2, Mode::Foreground, 11)));
+        assert_eq!(run(&run_queue, 9), Some((1, Mode::Foreground, 14)));
+        let due = |now| due(&run_queue, at(now));
+        assert_eq!([due(0), due(6), due(7), due(9)], [at(7), at(7), at(9), Instant::NEVER]);
+        run_queue.foreground.clear();
+        assert_eq!(run(&run_queue, 6), Some((2, Mode::Background, 4)));
+        assert_eq!(run(&run_queue, 7), Some((1, Mode::Background, 4)));
+        // Closed memory keeps nothing out that is not there yet.
+        run_queue.allowance = MemoryLimit(0);
+        let kept = |now| kept_out(&run_queue, at(now), 0, &Fixed).map(|vcpu| vcpu.0).collect();
+        let (before, after): (Vec<_>, Vec<_>) = (kept(6), kept(7));
+        assert_eq!((before, after), (alloc::vec![2], alloc::vec![1, 2]));
     }
 }

@@ -361,7 +361,8 @@ const METERED: u8 = u8::MAX;
 impl Wire for Segment {
     fn put(&self, out: &mut Vec<u8>) {
         let Self { vcpu, core, mode, from, to, usage, end } = self;
-        (vcpu.put(out), core.put(out), mode.put(out), from.put(out), to.put(out));
+        ((*vcpu, *core), *mode).put(out);
+        (*from, *to).put(out);
         usage.service.put(out);
         let Usage { references, reads, writes, instructions, .. } = usage;
         [references, reads, writes, instructions].iter().for_each(|count| count.put(out));
@@ -388,17 +389,29 @@ impl Wire for Segment {
     }
 }
 
+/// Above all numbers of VCPUs: the grant's instant follows. Where it has none, nothing of it is
+/// written, so that plans without grants ahead are written as they were before there were any.
+const AHEAD: u64 = 1 << u32::BITS;
+
 impl Wire for Grant {
     fn put(&self, out: &mut Vec<u8>) {
-        self.vcpu.put(out);
+        let ahead = if self.is_ahead() { AHEAD } else { 0 };
+        (u64::from(self.vcpu.0) | ahead).put(out);
         self.until.put(out);
         // "Never" is what nearly every grant says: one byte instead of ten.
         self.memory.0.wrapping_add(1).put(out);
+        if self.is_ahead() {
+            self.from.put(out);
+        }
     }
     fn take(from: &mut &[u8]) -> Option<Self> {
-        let (vcpu, until) = <(VcpuId, Limit)>::take(from)?;
+        let (head, until) = <(u64, Limit)>::take(from)?;
         let memory = MemoryLimit(u64::take(from)?.wrapping_sub(1));
-        Some(Self { vcpu, until, memory })
+        let is_ahead = head & AHEAD != 0;
+        let vcpu = VcpuId(u32::try_from(head & !AHEAD).ok()?);
+        let at = if is_ahead { Instant::take(from)? } else { Instant::ZERO };
+        let grant = Self { vcpu, until, memory, from: at };
+        (grant.is_ahead() == is_ahead).then_some(grant)
     }
 }
 
@@ -459,6 +472,24 @@ impl Wire for Params {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_grant_has_its_instant_where_it_is_ahead_and_else_no_byte_of_it() {
+        let plain = Grant::new(VcpuId(u32::MAX), Limit(Duration::from_ticks(5)));
+        let ahead = plain.ahead(Instant::from_ticks(9));
+        let written = |grant: Grant| {
+            let mut bytes = Vec::new();
+            grant.put(&mut bytes);
+            let mut rest = &bytes[..];
+            assert_eq!((Grant::take(&mut rest), rest.len()), (Some(grant), 0));
+            bytes
+        };
+        assert_eq!(written(plain), [255, 255, 255, 255, 15, 5, 0]);
+        assert_eq!(written(ahead), [255, 255, 255, 255, 31, 5, 0, 9]);
+        // A grant from the first instant on is written without it.
+        assert_eq!(Grant::take(&mut &[255, 255, 255, 255, 31, 5, 0, 0][..]), None);
+        assert_eq!(Grant::take(&mut &[128, 128, 128, 128, 32, 5, 0][..]), None, "no such VCPU");
+    }
 
     #[test]
     fn a_number_is_written_as_leb128_and_read_as_it_was() {

@@ -322,7 +322,7 @@ impl<E: Executor> Core<E> {
         }
     }
 
-    /// What the machine law wants each VCPU handle to be now.
+    /// What the machine law wants each VCPU handle to be now. No agent begins what is ahead.
     pub fn judge(&mut self) {
         let may_freeze = self.being_started == 0;
         // Nothing would end what is started here.
@@ -347,7 +347,7 @@ impl<E: Executor> Core<E> {
         let (run_queue, mut entitled) =
             (std::mem::take(&mut self.run_queue), std::mem::take(&mut self.entitled));
         let readings = Readings(&self.vcpu_handles);
-        let all = law::entitled(&run_queue, self.memory.reads(), &readings);
+        let all = law::entitled(&run_queue, Instant::ZERO, self.memory.reads(), &readings);
         entitled.clear();
         entitled.extend(all.map(|running| (running.vcpu, running.mode)));
         self.want(&entitled);

@@ -191,6 +191,7 @@ impl<K: Kernel> KernelCore<K> {
         match event {
             KernelEvent::Woke(vcpu, at) => {
                 self.of(vcpu, VcpuHandle::suppose_runnable);
+                self.dispatches.woke(vcpu, at);
                 self.outbox.push((at, Event::Woke { vcpu, on_behalf: None, exact: true }));
             }
             KernelEvent::Ran(ran) => self.take_segment(ran),
@@ -216,6 +217,9 @@ impl<K: Kernel> KernelCore<K> {
         }
         let usage = Usage { service, ..Usage::default() };
         let segment = Segment { vcpu, core: self.id, mode, from, to, usage, end };
+        if mode == Mode::Foreground {
+            self.dispatches.ran_ahead(&segment);
+        }
         self.outbox.push((to, Event::Ran(segment)));
     }
 
@@ -228,8 +232,11 @@ impl<K: Kernel> KernelCore<K> {
 
     /// The mode in which the law lets a VCPU run here, if it does.
     fn mode(&self, vcpu_handle: &VcpuHandle<K::Handle>) -> Option<Mode> {
+        let now = self.kernel.now();
         let allows = |grant: &Grant, mode| {
-            grant.vcpu == vcpu_handle.id && vcpu_handle.meter(mode) < grant.until.0
+            grant.vcpu == vcpu_handle.id
+                && grant.from <= now
+                && vcpu_handle.meter(mode) < grant.until.0
         };
         let RunQueue { foreground, background, background_allowed, .. } = &self.run_queue;
         if foreground.iter().any(|grant| allows(grant, Mode::Foreground)) {
@@ -336,6 +343,7 @@ impl<K: Kernel> ManagedCore<K::Handle> for KernelCore<K> {
     fn start(&mut self, _: Option<Instant>, _: Instant) {
         if std::mem::take(&mut self.is_unsent) {
             let sent = self.kernel.send(&self.run_queue);
+            self.dispatches.sent(&self.run_queue, self.kernel.now());
             let first = self.run_queue.foreground.iter().chain(&self.run_queue.background).next();
             let first = first.map(|grant| grant.vcpu).unwrap_or_default();
             self.is_unsent = !self.report(sent, Refused::Start(first));
@@ -343,6 +351,9 @@ impl<K: Kernel> ManagedCore<K::Handle> for KernelCore<K> {
     }
     fn note_first(&mut self, cause: Option<Instant>, decided: Instant) {
         let waits = |grant: &&Grant| {
+            if grant.from > decided {
+                return false;
+            }
             let own = self.vcpu_handles.iter().find(|it| it.id == grant.vcpu);
             own.filter(|it| it.meter(Mode::Foreground) < grant.until.0)
                 .is_some_and(|it| it.has_jobs || it.is_runnable())

@@ -145,7 +145,7 @@ impl Kernel for ThisKernel {
         Ok(meters.map(Duration::from_nanos))
     }
     fn send(&mut self, run_queue: &RunQueue) -> io::Result<()> {
-        let queue = queue(run_queue).ok_or_else(|| {
+        let queue = queue(run_queue, &self.clock).ok_or_else(|| {
             let [foreground, background] = [run_queue.foreground.len(), run_queue.background.len()];
             io::Error::other(format!(
                 "{}: its run queue has {foreground} entries in budget and {background} beside; the \
@@ -172,11 +172,13 @@ impl Kernel for ThisKernel {
     }
 }
 
-/// A run queue as the kernel reads it; `None` where there is no room for it.
-fn queue(run_queue: &RunQueue) -> Option<Queue> {
+/// A run queue as the kernel reads it, with instants by its own clock; `None` where there is no
+/// room for it.
+fn queue(run_queue: &RunQueue, clock: &Clock) -> Option<Queue> {
     let mut queue = Queue::new(run_queue.allowance.0, run_queue.background_allowed);
     let grant = |grant: &Grant| maracas_kernel::Grant {
         memory: grant.memory.0,
+        from: if grant.is_ahead() { clock.monotonic_ns(grant.from) } else { 0 },
         ..maracas_kernel::Grant::new(grant.vcpu.0, grant.until.0.ticks())
     };
     // Entries of service VCPUs, which have no threads, do no harm there.
@@ -310,14 +312,19 @@ mod tests {
     fn a_run_queue_is_sent_whole_or_refused() {
         let mut run_queue = RunQueue { background_allowed: false, ..RunQueue::default() };
         let until = Limit(Duration::from_nanos(7));
+        let clock = Clock::start();
+        let ahead = Instant::from_ticks(11);
         run_queue.foreground.push(Grant::new(VcpuId(3), until));
+        run_queue.foreground.push(Grant::new(VcpuId(3), until).ahead(ahead));
         run_queue.background.push(Grant { memory: MemoryLimit(9), ..Grant::new(VcpuId(4), until) });
         let mut expected = Queue::new(u64::MAX, false);
-        assert!(expected.push_foreground(maracas_kernel::Grant::new(3, 7)));
+        let grant = maracas_kernel::Grant::new(3, 7);
+        assert!(expected.push_foreground(grant));
+        assert!(expected.push_foreground(grant.ahead(clock.monotonic_ns(ahead))));
         let beside = maracas_kernel::Grant { memory: 9, ..maracas_kernel::Grant::new(4, 7) };
         assert!(expected.push_background(beside));
-        assert_eq!(queue(&run_queue), Some(expected));
+        assert_eq!(queue(&run_queue, &clock), Some(expected));
         run_queue.foreground = vec![Grant::new(VcpuId(3), until); maracas_kernel::FOREGROUND + 1];
-        assert!(queue(&run_queue).is_none());
+        assert!(queue(&run_queue, &clock).is_none());
     }
 }

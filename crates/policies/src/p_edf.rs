@@ -11,7 +11,8 @@
 //! default with the sum of C/D at most 1.
 //! # How it works
 //! A core's run queue holds its tasks with pending jobs by (deadline, running first, id), changed
-//! in place at releases and completions. The one that ran keeps the core against equal deadlines.
+//! in place at releases and completions; with `ahead` the next job of each periodic task stands
+//! there before its release. The one that ran keeps the core against equal deadlines.
 //! # Invariants
 //! A run queue equals its core's queue, entry by entry. No waiting job has an earlier deadline than
 //! its core's running one. No task ever changes core.
@@ -24,6 +25,7 @@
 //! blocking decide beside the chosen test (`parts/locks`), and jobs suspend themselves for
 //! resources alone: the simulator's law sees to that, not the order here.
 
+use crate::parts::ahead::AHEAD;
 use crate::parts::jobs::{self, ENFORCEMENT};
 use crate::parts::locks;
 use crate::parts::pack::{self, PACKING};
@@ -48,7 +50,7 @@ pub(crate) const ENTRY: Entry = Entry {
     paper: "Liu and Layland, Scheduling Algorithms for Multiprogramming in a Hard-Real-Time \
             Environment, JACM 1973",
     summary: "partitioned EDF: each core runs its task with the earliest deadline",
-    params: &[PACKING, ADMISSION, ENFORCEMENT],
+    params: &[PACKING, ADMISSION, ENFORCEMENT, AHEAD],
     needs: Needs { jobs: true, ..Needs::BUDGETS },
     claims: Claims { partitioned: true, work_conserving: true, no_miss_when_admitted: true },
     service_vcpus: no_service_vcpus,

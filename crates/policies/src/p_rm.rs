@@ -9,8 +9,9 @@
 //! Periodic or sporadic tasks, deadlines up to the period; jobs do not suspend themselves.
 //! # How it works
 //! A core's run queue holds its tasks with pending jobs by (period, id), changed in place at
-//! releases and completions. A task is bound to a core if the chosen test (`admission`) accepts the
-//! core with it.
+//! releases and completions; with `ahead` the next job of each periodic task stands there before
+//! its release. A task is bound to a core if the chosen test (`admission`) accepts the core with
+//! it.
 //! # Invariants
 //! A run queue equals its core's queue, entry by entry. No task ever changes core.
 //! # Where we differ from the paper
@@ -22,6 +23,7 @@
 //! with blocking decide beside the chosen test (`parts/locks`), and jobs suspend themselves for
 //! resources alone: the simulator's law sees to that, not the order here.
 
+use crate::parts::ahead::AHEAD;
 use crate::parts::jobs::{self, ENFORCEMENT};
 use crate::parts::locks;
 use crate::parts::pack::{self, PACKING};
@@ -48,7 +50,7 @@ pub(crate) const ENTRY: Entry = Entry {
     paper: "Liu and Layland, Scheduling Algorithms for Multiprogramming in a Hard-Real-Time \
             Environment, JACM 1973",
     summary: "partitioned rate-monotonic: each core runs its task with the shortest period",
-    params: &[PACKING, ADMISSION, ENFORCEMENT],
+    params: &[PACKING, ADMISSION, ENFORCEMENT, AHEAD],
     needs: Needs { jobs: true, ..Needs::BUDGETS },
     claims: Claims { partitioned: true, work_conserving: true, no_miss_when_admitted: true },
     service_vcpus: no_service_vcpus,

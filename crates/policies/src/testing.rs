@@ -200,6 +200,15 @@ impl Machine {
             self.decide();
             self.stop_displaced();
         }
+        // What was given ahead begins without a decision.
+        let just_begun = |core| {
+            let (before, now) = (self.now.saturating_sub(1), self.now);
+            let run_queue = self.plan.run_queue(core);
+            dispatch::due(run_queue, Instant::from_ticks(before)).ticks() == now
+        };
+        if self.plan.core_ids().any(just_begun) {
+            self.stop_displaced();
+        }
         // A stop is an event too: with perfect manners it is answered at the same instant.
         while manners.silent == 0 && self.deliver() {
             self.decide();
@@ -296,7 +305,9 @@ impl Machine {
     }
 
     fn lawful(&self, core: usize) -> Option<Running> {
-        dispatch::next(self.plan.run_queue(CoreId(core as u16)), 0, &World(&self.models))
+        let (run_queue, now) =
+            (self.plan.run_queue(CoreId(core as u16)), Instant::from_ticks(self.now));
+        dispatch::next(run_queue, now, 0, &World(&self.models))
     }
 
     fn stop_displaced(&mut self) {
@@ -429,7 +440,8 @@ pub(crate) fn with(params: &[(&str, &str)]) -> Params {
     let mut given = Params::new();
     for (name, value) in params {
         let text = || Value::Text((*value).into());
-        given.set(name, value.parse().map_or_else(|_| text(), Value::Whole));
+        let whole = || value.parse().map_or_else(|_| text(), Value::Whole);
+        given.set(name, value.parse().map_or_else(|_| whole(), Value::Flag));
     }
     given
 }

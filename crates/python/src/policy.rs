@@ -184,6 +184,7 @@ fn grant((vcpu, until, memory): Granted) -> Grant {
         vcpu: VcpuId(vcpu),
         until: until.map_or(Limit::NEVER, |at| Limit(maracas_core::Duration::from_ticks(at))),
         memory: memory.map_or(MemoryLimit::NEVER, MemoryLimit),
+        from: Instant::ZERO,
     }
 }
 

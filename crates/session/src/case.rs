@@ -32,6 +32,9 @@ use maracas_sim::jobs::{Answer, Judged, judge, watch};
 use maracas_sim::{Options, Overheads};
 use std::path::Path;
 
+/// The parameter of the policies that give grants ahead.
+const AHEAD: &str = "ahead";
+
 /// On which machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Machine {
@@ -207,6 +210,7 @@ impl Case {
                 case.notes.extend(more);
             }
             Machine::Live => {
+                case.grant_ahead(false);
                 case.refuse_unsplit_cache()?;
                 let unknown = case.leave_room_for_agents()?;
                 let more = case.unkept().into_iter().chain(case.left_aside()).chain(unknown);
@@ -217,6 +221,15 @@ impl Case {
             }
         }
         Ok(case)
+    }
+
+    /// Has a policy that can give grants ahead do so, or not: whatever the file says, that
+    /// depends on who carries a live run out.
+    pub fn grant_ahead(&mut self, gives: bool) {
+        let (spec, params) = (self.spec(AHEAD), &self.params);
+        if spec.is_some_and(|spec| params.flag(spec) != gives) {
+            self.params.set(AHEAD, Value::Flag(gives));
+        }
     }
 
     /// Asks the policy. Its objection to the value of a parameter is bad input and no verdict.

@@ -29,6 +29,8 @@ struct Core {
     running: u32,
     mode: Mode,
     until: Limit,
+    /// When a grant that is ahead begins to count.
+    due: Instant,
     /// When the segment began.
     from: Instant,
     /// Up to when the VCPU's meter and progress are accounted.
@@ -56,7 +58,7 @@ pub(crate) struct Machine<'a, C> {
     /// Those of them that were asked for and are not answered.
     asked: Vec<u32>,
     cores: Vec<Core>,
-    /// When each core's VCPU ends its piece or reaches its limit.
+    /// When each core's VCPU ends its piece or reaches its limit, or a grant begins to count there.
     nexts: Soonest,
     /// What the law chose for the cores that are to run another one; scratch of one enactment.
     choices: Vec<(usize, Option<Running>)>,
@@ -219,7 +221,14 @@ impl<'a, C: Contention> Machine<'a, C> {
         while let Some(core) = self.nexts.due(from, self.now) {
             from = core + 1;
             self.settle(core);
+            if self.cores[core].due <= self.now {
+                self.begin_due(core, concerned);
+            }
             let vcpu = self.cores[core].running;
+            if vcpu == NONE {
+                self.nexts.set(core, self.cores[core].due);
+                continue;
+            }
             if self.demands.left(vcpu).is_zero() {
                 self.finish_piece(vcpu, core, concerned);
                 if !self.demands.of(vcpu).runnable() {
@@ -230,7 +239,9 @@ impl<'a, C: Contention> Machine<'a, C> {
             }
             let Core { mode, until, .. } = self.cores[core];
             if until != Limit::NEVER && self.demands.meter(VcpuId(vcpu), mode) >= until.0 {
-                self.stop(core, End::LimitReached);
+                if !self.goes_on(core) {
+                    self.stop(core, End::LimitReached);
+                }
                 concerned.insert(CoreId(core as u16));
             } else if let Some(end) = self.memory_end(core) {
                 self.stop(core, end);
@@ -405,6 +416,7 @@ impl Core {
         running: NONE,
         mode: Mode::Foreground,
         until: Limit::NEVER,
+        due: Instant::NEVER,
         from: Instant::ZERO,
         synced: Instant::ZERO,
         stalled: Instant::ZERO,

@@ -140,7 +140,7 @@ impl Readings for Meters<'_> {
 struct Budget {
     meter: u64,
     limit: Option<Limit>,
-    /// New marks that fall into a segment not yet reported.
+    /// New marks that fall into a segment not yet reported, or are to come.
     changes: VecDeque<(Instant, Limit)>,
 }
 
@@ -193,7 +193,7 @@ impl<L: Listener> Follower<L> {
             self.waited(vcpu, end);
             self.idled(vcpu, end);
             let track = &mut self.vcpus[index];
-            track.budget.report_changes(vcpu, Instant::NEVER, &mut self.listener);
+            track.budget.report_changes(vcpu, end, &mut self.listener);
             for job in track.jobs.drain(..) {
                 self.listener.job(&job, Some(end));
             }
@@ -354,8 +354,11 @@ impl<L: Listener> Follower<L> {
         if self.run_queues.len() <= index {
             self.run_queues.resize_with(index + 1, MemoryGate::default);
         }
-        for grant in &run_queue.foreground {
+        for grant in run_queue.foreground.iter().filter(|grant| !grant.is_ahead()) {
             self.track(grant.vcpu).budget.granted(now, grant.until);
+        }
+        for grant in run_queue.foreground.iter().filter(|grant| grant.is_ahead()) {
+            self.track(grant.vcpu).budget.granted_ahead(now.max(grant.from), grant.until);
         }
         let memory_gate = &mut self.run_queues[index];
         let before = memory_gate.run_queue();
@@ -383,7 +386,7 @@ impl<L: Listener> Follower<L> {
             track.kept_out_changes.clear();
         }
         let matters = MemoryGate::matters(memory_gate.run_queue());
-        let closed = matters && memory_gate.keeps_out(vcpu, &Meters(track));
+        let closed = matters && memory_gate.keeps_out(vcpu, now, &Meters(track));
         let kept_out = closed.then_some(core);
         let last = track.kept_out_changes.back().map_or(track.kept_out, |(_, last)| *last);
         if last != kept_out {
@@ -431,6 +434,11 @@ impl<L: Listener> Observer for Follower<L> {
 
 impl Budget {
     fn granted(&mut self, now: Instant, limit: Limit) {
+        // What an earlier plan had ahead is not to come any more.
+        self.changes.retain(|(at, _)| *at <= now);
+        self.granted_ahead(now, limit);
+    }
+    fn granted_ahead(&mut self, now: Instant, limit: Limit) {
         let last = self.changes.back().map(|(_, limit)| *limit).or(self.limit);
         if last != Some(limit) {
             self.changes.push_back((now, limit));

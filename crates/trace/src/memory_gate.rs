@@ -1,8 +1,8 @@
 //! What memory and closed background keep from running on a core, by the machine law.
 
-use maracas_core::VcpuId;
 use maracas_core::contract::{Grant, MemoryLimit, RunQueue};
 use maracas_core::dispatch::{self, Readings};
+use maracas_core::{Instant, VcpuId};
 
 /// A core's run queue, held against its memory meter.
 #[derive(Clone, Default, Debug)]
@@ -56,17 +56,18 @@ impl MemoryGate {
         self.run_queue.background_allowed = run_queue.background_allowed;
         self.run_queue.allowance = run_queue.allowance;
     }
-    /// The VCPUs that it keeps out, as far as some entry of theirs goes.
+    /// The VCPUs that it keeps out at `now`, as far as some entry of theirs goes.
     pub(crate) fn kept_out<'a>(
         &'a self,
+        now: Instant,
         readings: &'a impl Readings,
     ) -> impl Iterator<Item = VcpuId> + 'a {
-        dispatch::kept_out(&self.run_queue, self.meter, readings)
+        dispatch::kept_out(&self.run_queue, now, self.meter, readings)
     }
-    /// Whether it alone keeps `vcpu` from running, by any of its entries.
-    pub(crate) fn keeps_out(&self, vcpu: VcpuId, readings: &impl Readings) -> bool {
-        let mut entitled = dispatch::entitled(&self.run_queue, self.meter, readings);
-        self.kept_out(readings).any(|kept| kept == vcpu)
+    /// Whether it alone keeps `vcpu` from running at `now`, by any of its entries.
+    pub(crate) fn keeps_out(&self, vcpu: VcpuId, now: Instant, readings: &impl Readings) -> bool {
+        let mut entitled = dispatch::entitled(&self.run_queue, now, self.meter, readings);
+        self.kept_out(now, readings).any(|kept| kept == vcpu)
             && !entitled.any(|running| running.vcpu == vcpu)
     }
 }

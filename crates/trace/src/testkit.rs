@@ -204,6 +204,7 @@ pub(crate) fn figure() -> Story {
         reads: 30,
         writes: 10,
         instructions: 9,
+        metered: None,
     };
     story.woke(0, 0).woke(2, 0).released(1, 0, 0, 10 * us);
     story.planned(0, |plan| {

@@ -67,11 +67,12 @@ fn progress(asked: Option<Progress>, emulated: bool) -> Progress {
 
 pub(super) fn run(args: &Args) -> Outcome {
     refuse_taskset(&args.file)?;
-    let case = Case::read(&args.file, Machine::Live, &args.overrides)?;
+    let mut case = Case::read(&args.file, Machine::Live, &args.overrides)?;
     let duration = args.duration.or(case.scenario.as_ref().and_then(|s| s.run.duration));
     let mut setup = live::setup(&case, duration)?;
     let emulation = live::place(&case, &mut setup, args.emulate)?;
     let chosen = backend::choose(args.backend, &case, &setup)?;
+    case.grant_ahead(chosen.begins_ahead());
     let files = args.results.open(("scenario", &args.file), &case)?;
     let address = args.metrics.as_ref();
     address.map_or(Ok(()), Address::clear)?;

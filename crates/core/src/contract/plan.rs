@@ -1,6 +1,6 @@
 //! What a policy answers.
 
-use super::{RunQueue, ServiceRequest};
+use super::{Mode, RunQueue, ServiceRequest};
 use crate::admission::NotAdmitted;
 use crate::{CoreId, CoreSet, Instant, VcpuId};
 use alloc::collections::BTreeMap;
@@ -149,18 +149,21 @@ impl Plan {
     /// # Errors
     /// Names the VCPU that stands on two run queues, or twice in one list.
     pub fn audit(&self) -> Result<(), alloc::string::String> {
-        // Where each VCPU was seen last, and whether in the foreground.
-        let mut seen: BTreeMap<VcpuId, (usize, bool)> = BTreeMap::new();
+        // Where each VCPU was seen last, and in which list by a grant that is not ahead.
+        let mut seen: BTreeMap<VcpuId, (usize, Option<Mode>)> = BTreeMap::new();
         let is_dirty = |core: usize| self.dirty.contains(CoreId(core as u16));
         for (core, run_queue) in (usize::from(self.first.0)..).zip(&self.run_queues) {
-            let foreground = run_queue.foreground.iter().map(|grant| (grant.vcpu, true));
-            let background = run_queue.background.iter().map(|grant| (grant.vcpu, false));
-            for (vcpu, list) in foreground.chain(background) {
-                let Some((other, before)) = seen.insert(vcpu, (core, list)) else { continue };
+            let foreground = run_queue.foreground.iter().map(|grant| (grant, Mode::Foreground));
+            let background = run_queue.background.iter().map(|grant| (grant, Mode::Background));
+            for (grant, mode) in foreground.chain(background) {
+                let vcpu = grant.vcpu;
+                let list = (!grant.is_ahead()).then_some(mode);
+                let (other, before) = seen.get(&vcpu).copied().unwrap_or((core, None));
+                seen.insert(vcpu, (core, list.or(before)));
                 if other != core && (is_dirty(other) || is_dirty(core)) {
                     return Err(alloc::format!("{vcpu} stands on core{other} and on core{core}"));
                 }
-                if other == core && before == list && is_dirty(core) {
+                if other == core && list.is_some() && before == list && is_dirty(core) {
                     return Err(alloc::format!("{vcpu} stands twice on core{core}"));
                 }
             }
@@ -180,7 +183,16 @@ mod tests {
         let grant = Grant::new(VcpuId(3), Limit::NEVER);
         plan.run_queue_mut(CoreId(0)).foreground.push(grant);
         plan.run_queue_mut(CoreId(0)).background.push(grant);
+        // What it is to have next is an entry more.
+        let ahead = grant.ahead(Instant::from_ticks(7));
+        plan.run_queue_mut(CoreId(0)).foreground.push(ahead);
         assert_eq!(plan.audit(), Ok(()));
+        let mut twice = plan.clone();
+        twice.run_queue_mut(CoreId(0)).foreground.push(grant);
+        assert_eq!(twice.audit().unwrap_err(), "vcpu3 stands twice on core0");
+        let mut elsewhere = plan.clone();
+        elsewhere.run_queue_mut(CoreId(1)).foreground.push(ahead);
+        assert_eq!(elsewhere.audit().unwrap_err(), "vcpu3 stands on core0 and on core1");
         plan.run_queue_mut(CoreId(1)).background.push(grant);
         assert_eq!(plan.audit().unwrap_err(), "vcpu3 stands on core0 and on core1");
     }

@@ -159,6 +159,7 @@ fn word(event: &Event) -> Option<String> {
         Event::Woke { .. }
         | Event::Released(_)
         | Event::Completed(_)
-        | Event::AllowanceSpent { .. } => None,
+        | Event::AllowanceSpent { .. }
+        | Event::Utilized { .. } => None,
     }
 }

@@ -5,11 +5,13 @@
 //! reached limit) and ends when a thread of that VCPU is switched in there, by the kernel's own
 //! record. In between lie the timer, the agent's wake, the decision, the move, the raise and, where
 //! the VCPU waited frozen, its thaw. One that is overtaken by a later decision before it was
-//! switched in is none; what follows on a run queue by the machine law alone is none either.
+//! switched in is none; what follows on a run queue by the machine law alone is none either. A
+//! grant that was sent ahead (`Grant::from`) is a dispatch whose cause is its instant, where the
+//! VCPU had something to run by then and waited for no other on its budget.
 
 use super::Core;
 use crate::{Executor, Level};
-use maracas_core::contract::Mode;
+use maracas_core::contract::{End, Mode, RunQueue, Segment};
 use maracas_core::journal::{Note, Record};
 use maracas_core::{CoreId, Instant, VcpuId};
 
@@ -28,6 +30,10 @@ pub(crate) struct Dispatches {
     /// The VCPU that is to run here by the last decision.
     first: Option<VcpuId>,
     pending: Option<Pending>,
+    /// What was sent ahead and has not run since its instant.
+    ahead: Vec<(VcpuId, Instant)>,
+    /// The end of the last segment on a budget, and whether another took the core from it.
+    last: Option<(Instant, End)>,
     /// Measured and not yet in the journal: when it ended, the VCPU, since when.
     done: Vec<(Instant, VcpuId, Instant)>,
 }
@@ -70,6 +76,32 @@ impl Dispatches {
         let waited = |pending: &mut Pending| pending.vcpu == vcpu && at >= pending.enacted;
         if let Some(pending) = self.pending.take_if(waited) {
             self.done.push((at, vcpu, pending.cause));
+        }
+    }
+    /// This run queue was sent at `now`. What an earlier one had ahead, and has not begun, counts
+    /// no more.
+    pub(crate) fn sent(&mut self, run_queue: &RunQueue, now: Instant) {
+        self.ahead.retain(|(_, at)| *at <= now);
+        let to_come = run_queue.foreground.iter().filter(|grant| grant.from > now);
+        self.ahead.extend(to_come.map(|grant| (grant.vcpu, grant.from)));
+    }
+    /// This VCPU has something to run from `at` on: what began before waits for that no more.
+    pub(crate) fn woke(&mut self, vcpu: VcpuId, at: Instant) {
+        self.ahead.retain(|(of, from)| *of != vcpu || *from > at);
+    }
+    /// The answer to a grant that was sent ahead is the first segment on a budget that ends after
+    /// its instant, where none before it on this core did, but by giving way to it.
+    pub(crate) fn ran_ahead(&mut self, segment: &Segment) {
+        let Segment { vcpu, from, to, end, .. } = *segment;
+        let begun = |(of, at): &mut (VcpuId, Instant)| *of == vcpu && *at < to;
+        let cause = self.ahead.extract_if(.., begun).map(|(_, at)| at).max();
+        if let Some(cause) = cause
+            && self.last.is_none_or(|(last, end)| last <= cause || end == End::Preempted)
+        {
+            self.done.push((from, vcpu, cause));
+        }
+        if end != End::Metered {
+            self.last = Some((to, end));
         }
     }
     /// Takes what was measured, as notes for the journal.
@@ -124,6 +156,7 @@ impl<E: Executor> Core<E> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use maracas_core::contract::{Grant, Limit, Usage};
 
     fn at(us: u64) -> Instant {
         Instant::from_ticks(us * 1000)
@@ -141,6 +174,40 @@ mod tests {
         let note = Note::Dispatch { core, vcpu, latency_ns: 40_000, seen: true };
         assert_eq!(notes, [Record::Note { at: at(140), note }]);
         assert_eq!(dispatches.notes(CoreId(1), true).count(), 0, "told once");
+    }
+
+    #[test]
+    fn a_grant_ahead_is_answered_by_what_waited_for_nothing_else() {
+        let mut dispatches = Dispatches::default();
+        let grant = |vcpu, from| Grant::new(VcpuId(vcpu), Limit::NEVER).ahead(at(from));
+        let foreground = vec![grant(3, 100), grant(4, 100), grant(5, 400)];
+        dispatches.sent(&RunQueue { foreground, ..RunQueue::default() }, at(50));
+        let mut ran = |vcpu, from, to, end| {
+            let (mode, usage) = (Mode::Foreground, Usage::default());
+            let (vcpu, core, [from, to]) = (VcpuId(vcpu), CoreId(0), [from, to].map(at));
+            dispatches.ran_ahead(&Segment { vcpu, core, mode, from, to, usage, end });
+            let notes = dispatches.notes(CoreId(0), true);
+            let latency = |note| {
+                let Record::Note { note: Note::Dispatch { latency_ns, .. }, .. } = note else {
+                    panic!("{note:?}")
+                };
+                latency_ns
+            };
+            notes.map(latency).collect::<Vec<_>>()
+        };
+        assert_eq!(ran(6, 10, 103, End::Preempted), []);
+        // It took the core from what was less urgent; the next one waited for it.
+        assert_eq!(ran(3, 103, 200, End::LimitReached), [3_000]);
+        assert_eq!(ran(4, 200, 300, End::LimitReached), []);
+        // A timer that comes a little early is not late; what runs again has begun before.
+        assert_eq!(ran(5, 399, 450, End::Metered), [0]);
+        assert_eq!(ran(5, 399, 500, End::LimitReached), []);
+        // What another plan takes back, or wakes after its instant, is none.
+        let foreground = vec![grant(3, 600), grant(4, 700)];
+        dispatches.sent(&RunQueue { foreground, ..RunQueue::default() }, at(500));
+        dispatches.woke(VcpuId(3), at(610));
+        dispatches.sent(&RunQueue::default(), at(650));
+        assert!(dispatches.ahead.is_empty(), "{:?}", dispatches.ahead);
     }
 
     #[test]

@@ -98,6 +98,7 @@ impl Laws {
                 self.service_vcpu = self.service_vcpu.map(|it| it.answered());
             }
             Event::Failed { .. }
+            | Event::Utilized { .. }
             | Event::Woke { .. }
             | Event::Released(_)
             | Event::Completed(_)

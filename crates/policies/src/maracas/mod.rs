@@ -12,10 +12,12 @@
 //! Each VCPU is a sporadic server. A core's foreground list holds all its VCPUs in RM order, each
 //! with the limit `foreground meter + budget usable now`; a spent VCPU is thus skipped until its
 //! next chunk raises the limit. The background list holds all of them again, in the order of the
-//! rule (`background.rs`). New VCPUs go to the core that FIND_HOST_CPU names (`place.rs`). While
-//! the memory bus is contended, some cores lose their background (`throttle.rs`). VCPUs move so
-//! that slack per VCPU is even (`balance.rs`), to cores with the colours that they require
-//! (`color.rs`).
+//! rule (`background.rs`). With `ahead` the next chunk stands there too, behind the VCPU's entry,
+//! as a grant ahead of its instant: as limits only rise from chunk to chunk, what is used
+//! meanwhile does not matter. New VCPUs go to the core that FIND_HOST_CPU names (`place.rs`).
+//! While the memory bus is contended, some cores lose their background (`throttle.rs`). VCPUs
+//! move so that slack per VCPU is even (`balance.rs`), to cores with the colours that they
+//! require (`color.rs`).
 //! # Invariants
 //! Chunks of a server sum to C. A newcomer, or a change, waits for its answer until those VCPUs
 //! that left and beside which it does not fit would have had their budgets back, and no VCPU waits
@@ -43,6 +45,7 @@ mod service_requests;
 mod throttle;
 mod vcpu;
 
+use crate::parts::ahead::{self, AHEAD};
 use crate::parts::jobs::ByVcpu;
 use crate::parts::priority;
 use crate::parts::sporadic::CHUNK_MIN;
@@ -102,6 +105,7 @@ pub(crate) const ENTRY: Entry = Entry {
         color::COLORS,
         color::RECOLOR,
         color::COLOR_LINES,
+        AHEAD,
     ],
     needs: Needs::BUDGETS,
     claims: Claims { partitioned: true, work_conserving: true, no_miss_when_admitted: true },
@@ -127,8 +131,9 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
     if !verdict.accepted() {
         return Err(verdict);
     }
+    let monitor = Monitor::chosen(system, params);
     let mut policy = Maracas {
-        settings: Settings::chosen(system, params),
+        settings: Settings::chosen(system, params, monitor.is_some()),
         table,
         states: ByVcpu::default(),
         locals: alloc::vec![Local::default(); system.cores.len()],
@@ -138,7 +143,7 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
         closed: CoreSet::EMPTY,
         room: Room::default(),
         service_requests: ServiceRequests::default(),
-        monitor: Monitor::chosen(system, params),
+        monitor,
         balance: Balance::chosen(system, params),
     };
     for core in system.core_ids() {
@@ -178,15 +183,40 @@ struct Settings {
     /// Whether I/O VCPUs inherit periods. Response times are exact for fixed priorities only: at an
     /// inherited period an I/O VCPU would delay VCPUs whose test did not count it.
     inherits: bool,
+    ahead: Ahead,
+}
+
+/// What is granted before its instant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ahead {
+    /// Nothing.
+    Nothing,
+    /// The next chunk of each VCPU, and what else is decided at that instant.
+    Watched,
+    /// The next chunk of each VCPU. Nothing else depends on when it comes: no decision is due then.
+    Unwatched,
+}
+
+impl Ahead {
+    fn chosen(params: &Params, rule: Rule, is_monitored: bool) -> Self {
+        match ahead::chosen(params) {
+            false => Self::Nothing,
+            // Surplus time is offered by when budgets come, or closed by which cores use it.
+            true if rule == Rule::Sticky || is_monitored => Self::Watched,
+            true => Self::Unwatched,
+        }
+    }
 }
 
 impl Settings {
-    fn chosen(system: &System, params: &Params) -> Self {
+    fn chosen(system: &System, params: &Params, is_monitored: bool) -> Self {
+        let rule = Rule::chosen(params);
         Self {
-            rule: Rule::chosen(params),
+            rule,
             slice: time(system, params, &SLICE),
             chunk_min: time(system, params, &CHUNK_MIN).unwrap_or_default(),
             inherits: test::chosen(params, &FIXED_PRIORITIES) != Test::Rta,
+            ahead: Ahead::chosen(params, rule, is_monitored),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! looked at of which something was learnt or whose next chunk of budget became usable, and the
 //! lists are changed in place.
 
-use super::Maracas;
+use super::{Ahead, Maracas};
 use super::background::{Moved, Rule};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -53,11 +53,15 @@ impl Maracas {
         for place in 0..local.touched.len() {
             let id = local.touched[place];
             let Some(state) = self.states.get_mut(id) else { continue };
-            let grant = local.look(state, now);
+            let grants = local.look(state, now, self.settings.ahead);
             if state.urgency().0 != state.rank {
                 return false;
             }
-            self.room.grants.push((state.place as usize, grant));
+            let place = state.place as usize;
+            if self.settings.ahead != Ahead::Nothing {
+                local.grant(place, grants);
+            }
+            self.room.grants.push((place, grants.0));
             self.room.moved.push(id);
         }
         local.touched.clear();
@@ -81,12 +85,25 @@ impl Maracas {
         for place in 0..local.foreground.len() {
             let Some(state) = states.get_mut(local.foreground[place]) else { continue };
             (state.place, state.seen) = (place as u32, <_>::default());
-            self.room.grants.push((place, local.look(state, now)));
+            let grants = local.look(state, now, self.settings.ahead);
+            if self.settings.ahead != Ahead::Nothing {
+                local.grant(place, grants);
+            }
+            self.room.grants.push((place, grants.0));
         }
     }
 
     /// Writes the grants that changed, and the list's length.
     fn write_foreground(&self, core: CoreId, plan: &mut Plan) {
+        if self.settings.ahead != Ahead::Nothing {
+            let granted = || self.locals[core.0 as usize].granted();
+            if !plan.run_queue(core).foreground.iter().copied().eq(granted()) {
+                let run_queue = &mut plan.run_queue_mut(core).foreground;
+                run_queue.clear();
+                run_queue.extend(granted());
+            }
+            return;
+        }
         let length = self.locals[core.0 as usize].foreground.len();
         if plan.run_queue(core).foreground.len() != length {
             let run_queue = &mut plan.run_queue_mut(core).foreground;

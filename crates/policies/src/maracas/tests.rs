@@ -403,3 +403,29 @@ fn a_newcomer_that_fits_beside_a_leaver_begins_at_once() {
     let machine = a_newcomer_after_a_leaver(&[]);
     assert_eq!(schedule(&machine).find('b'), Some(52));
 }
+
+/// What comes stands on the run queue before its instant, and no decision is asked for then.
+#[test]
+fn the_next_chunk_is_granted_ahead() {
+    let mut machine = machine(&[("ahead", "true")], &[(2, 10), (1, 5)], &[0, 1]);
+    run(&mut machine, 4);
+    let ticks = Duration::from_ticks;
+    let grant = |vcpu, until, from| {
+        Grant::new(VcpuId(vcpu), Limit(ticks(until))).ahead(Instant::from_ticks(from))
+    };
+    let foreground = |machine: &Machine| machine.plan.run_queue(CoreId(0)).foreground.clone();
+    let expected = [grant(1, 1, 0), grant(1, 2, 5), grant(0, 2, 0), grant(0, 4, 10)];
+    assert_eq!((foreground(&machine), machine.plan.wake), (expected.to_vec(), Instant::NEVER));
+    run(&mut machine, 16);
+    assert_eq!(schedule(&machine), "baaBBbAAAAbaaBBbBBBB");
+}
+
+/// Where surplus time is shared by when budgets come, that is decided then.
+#[test]
+fn what_depends_on_a_chunk_is_decided_when_it_comes() {
+    let params = [("ahead", "true"), ("background", "sticky")];
+    let mut machine = machine(&params, &[(2, 10), (1, 5)], &[0, 1]);
+    run(&mut machine, 4);
+    let foreground = &machine.plan.run_queue(CoreId(0)).foreground;
+    assert_eq!((foreground.len(), machine.plan.wake), (4, Instant::from_ticks(5)));
+}

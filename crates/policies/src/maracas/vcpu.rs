@@ -1,5 +1,6 @@
 //! What is known of the VCPUs, and of the cores that they are on.
 
+use super::Ahead;
 use super::background::{Interval, Offer, Ratio};
 use crate::parts::activity::Activity;
 use crate::parts::jobs::ByVcpu;
@@ -8,6 +9,7 @@ use crate::parts::priority;
 use crate::parts::sporadic::Sporadic;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::iter;
 use maracas_core::contract::{Grant, Limit};
 use maracas_core::{CoreId, Duration, Instant, Job, JobId, List, Role, Soonest, Vcpu, VcpuId};
 
@@ -65,6 +67,19 @@ impl Server {
         match self {
             Self::Sporadic(server) => server.next(now),
             Self::Pibs { server, .. } => server.next().filter(|at| *at > now),
+        }
+    }
+    /// When more than at `now` may be used whatever happens until then, and how much in all: the
+    /// chunks that have come, and the next one. What is used before leaves less, and brings back
+    /// later.
+    fn coming(&self, now: Instant) -> Option<(Instant, Duration)> {
+        match self {
+            Self::Sporadic(server) => {
+                let at = server.next(now)?;
+                Some((at, server.usable(at)))
+            }
+            // What comes depends on what is used, and on whom it serves.
+            Self::Pibs { .. } => None,
         }
     }
     /// The instant from which a use of what is usable now counts as late.
@@ -271,6 +286,8 @@ impl State {
 pub(super) struct Local {
     /// Its VCPUs in RM order.
     pub(super) foreground: Vec<VcpuId>,
+    /// By place there, what it and the next chunk may use, where that is granted ahead.
+    granted: Vec<(Grant, Option<Grant>)>,
     /// Its VCPUs in the order of the background rule.
     pub(super) background: List<Offer>,
     pub(super) interval: Interval,
@@ -293,6 +310,7 @@ impl Default for Local {
     fn default() -> Self {
         Self {
             foreground: Vec::new(),
+            granted: Vec::new(),
             background: List::new(),
             interval: Interval::default(),
             touched: Vec::new(),
@@ -354,19 +372,34 @@ impl Local {
         (self.awake, self.asleep) = (Soonest::new(length), Soonest::new(length));
         (self.waiting, self.on_budget) = (0, 0);
         self.touched.clear();
+        self.granted.clear();
         self.reordered = false;
     }
-    /// Takes in how one of them is at `now`; its grant.
-    pub(super) fn look(&mut self, state: &mut State, now: Instant) -> Grant {
+    /// Takes in how one of them is at `now`; its grant, and the one that comes next.
+    pub(super) fn look(
+        &mut self,
+        state: &mut State,
+        now: Instant,
+        ahead: Ahead,
+    ) -> (Grant, Option<Grant>) {
         state.touched = false;
         state.settle(now);
         state.server.update(now);
         let usable = state.server.usable(now);
         let (runs, spent) = (state.runnable(), usable.is_zero());
         let next = state.server.next(now).unwrap_or(Instant::NEVER);
+        // What a change that is to set in makes of it is not known before.
+        let settles = state.settles();
+        let coming = state.server.coming(now).filter(|(at, _)| *at < settles);
+        let coming = coming.filter(|_| ahead != Ahead::Nothing);
+        // What is ahead begins without a look, but for the chunk after it.
+        let is_ahead = ahead == Ahead::Unwatched
+            && coming.is_some_and(|(at, _)| state.server.next(at).is_none());
         // A sleeper with budget left needs no look at its next chunk before it wakes.
-        let (awake, asleep) =
-            if runs || spent { (next, Instant::NEVER) } else { (Instant::NEVER, next) };
+        let (awake, asleep) = match (runs || spent) && !is_ahead {
+            true => (next, Instant::NEVER),
+            false => (Instant::NEVER, next),
+        };
         let place = state.place as usize;
         self.awake.set(place, awake.min(state.settles()));
         self.asleep.set(place, asleep);
@@ -376,6 +409,20 @@ impl Local {
         self.waiting = self.waiting + usize::from(waits) - usize::from(before.waits);
         let counted = usize::from(before.on_budget);
         self.on_budget = self.on_budget + usize::from(state.seen.on_budget) - counted;
-        Grant::new(state.id, Limit(state.foreground + usable))
+        let grant = |usable| Grant::new(state.id, Limit(state.foreground + usable));
+        (grant(usable), coming.map(|(at, usable)| grant(usable).ahead(at)))
+    }
+
+    /// Notes what the VCPU at `place` is granted now and ahead.
+    pub(super) fn grant(&mut self, place: usize, grants: (Grant, Option<Grant>)) {
+        if self.granted.len() == place {
+            self.granted.push(grants);
+        } else {
+            self.granted[place] = grants;
+        }
+    }
+    /// What all are granted now and ahead, in their order.
+    pub(super) fn granted(&self) -> impl Iterator<Item = Grant> {
+        self.granted.iter().flat_map(|(now, ahead)| iter::once(*now).chain(*ahead))
     }
 }

@@ -213,15 +213,15 @@ impl MemGuard {
     }
 
     /// In which mode `core` would run someone now were it not closed.
-    fn active(&self, core: CoreId) -> Option<Mode> {
-        let run = dispatch::next(self.plan.run_queue(core), 0, &self.vcpus)?;
+    fn active(&self, core: CoreId, now: Instant) -> Option<Mode> {
+        let run = dispatch::next(self.plan.run_queue(core), now, 0, &self.vcpus)?;
         Some(if self.keeps(core) { run.mode } else { Mode::Foreground })
     }
 
     /// Overflows and spare bandwidth, until there is nothing left to do.
     fn regulate(&mut self, now: Instant) {
         let active: Vec<_> =
-            (0..self.plan.cores() as u16).map(|core| self.active(CoreId(core))).collect();
+            (0..self.plan.cores() as u16).map(|core| self.active(CoreId(core), now)).collect();
         let active = |core: CoreId| active[core.0 as usize];
         self.regulator.overflow(active);
         while self.regulator.spare(active) {

@@ -1,6 +1,7 @@
 //! The wrapped entries, made from the inner ones when the crate is compiled.
 
 use super::settings::PARAMS;
+use crate::parts::ahead::AHEAD;
 use maracas_core::params::ParamSpec;
 
 /// Length of `parts` together.
@@ -28,9 +29,16 @@ pub(crate) const fn bytes<const N: usize>(parts: &[&str]) -> [u8; N] {
     bytes
 }
 
+/// How many parameters of an inner policy come before [`AHEAD`], which is its last where it has it:
+/// what begins between decisions is not seen, and MemGuard must see which cores are active.
+const fn inner_count(inner: &[ParamSpec]) -> usize {
+    let all = inner.len();
+    if all > 0 && same(inner[all - 1].name, AHEAD.name) { all - 1 } else { all }
+}
+
 /// How many parameters a wrapped policy takes.
 pub(crate) const fn count(inner: &[ParamSpec]) -> usize {
-    PARAMS.len() + inner.len()
+    PARAMS.len() + inner_count(inner)
 }
 
 /// MemGuard's parameters, then the inner policy's. Two of one name do not compile.
@@ -40,6 +48,7 @@ pub(crate) const fn params<const N: usize>(inner: &[ParamSpec]) -> [ParamSpec; N
     while place < N {
         joined[place] =
             if place < PARAMS.len() { PARAMS[place] } else { inner[place - PARAMS.len()] };
+        assert!(!same(joined[place].name, AHEAD.name), "`ahead` is a policy's last parameter");
         let mut other = 0;
         while other < place {
             let taken = same(joined[other].name, joined[place].name);

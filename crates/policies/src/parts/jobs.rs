@@ -167,6 +167,11 @@ impl Backlog {
     pub(crate) const fn limit(&self) -> Limit {
         if self.precise { Limit(self.granted) } else { Limit::NEVER }
     }
+    /// The same from its next release on, whatever it uses until then; not where unused budget is
+    /// lost.
+    pub(crate) fn next_limit(&self) -> Limit {
+        if self.precise { Limit(self.granted + self.budget) } else { Limit::NEVER }
+    }
 }
 
 /// Something for each VCPU, found by its id without a search.

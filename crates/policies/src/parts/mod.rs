@@ -1,6 +1,7 @@
 //! What several policies share: queues, servers, bin packing, schedulability tests.
 
 pub(crate) mod activity;
+pub(crate) mod ahead;
 pub(crate) mod bounds;
 pub(crate) mod exact;
 pub(crate) mod fluid;

@@ -2,12 +2,15 @@
 //!
 //! A partition knows no other core and nothing of admission. It is told what happens to its own
 //! tasks, and what it decides depends on nothing else.
+//!
+//! Where grants are given ahead, the next job of each periodic task stands there too from the
+//! release of the one before it on, by its own deadline and behind its equals.
 
 use super::jobs::{Backlog, PLAIN};
 use super::queue::{Key, Queue};
 use alloc::vec::Vec;
 use maracas_core::contract::Grant;
-use maracas_core::{CoreId, Instant, Plan, VcpuId};
+use maracas_core::{Arrival, CoreId, Instant, Plan, Reservation, Vcpu, VcpuId};
 
 /// What orders the pending jobs of a core.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,6 +23,8 @@ pub(crate) enum Order {
 
 /// The tie value of a waiting job: only the running one wins ties, then the lower id.
 const WAITING: u64 = Key::RUNNING + 1;
+/// The tie value of a job that is to come.
+const COMING: u64 = WAITING + 1;
 
 /// A task of one core. Where no job is cut, an event looks at the first 64 bytes only.
 #[derive(Debug)]
@@ -48,11 +53,23 @@ impl Task {
     }
 }
 
+/// What a periodic task is to have next.
+#[derive(Debug)]
+struct Coming {
+    reservation: Reservation,
+    /// When its next job is released, once one was.
+    release: Option<Instant>,
+    /// The queue entry of that job.
+    key: Option<Key>,
+}
+
 /// The tasks of one core, by the slots that they were given.
 #[derive(Debug)]
 pub(crate) struct Partition {
     order: Order,
     tasks: Vec<Option<Task>>,
+    /// By slot too, where grants are given ahead.
+    coming: Vec<Option<Coming>>,
     /// Slots without a task.
     free: Vec<u32>,
     queue: Queue,
@@ -69,6 +86,7 @@ impl Partition {
         Self {
             order,
             tasks: Vec::new(),
+            coming: Vec::new(),
             free: Vec::new(),
             queue: Queue::default(),
             running: None,
@@ -95,11 +113,39 @@ impl Partition {
         let task = self.tasks.get_mut(slot as usize)?.take()?;
         self.free.push(slot);
         self.gone.extend(task.key(self.running));
+        self.forget_next(slot);
         Some(task.backlog)
+    }
+    /// The next jobs of the task in `slot` are given ahead, by the reservation of `vcpu`: after its
+    /// next release, since when that comes is not known after a change. None is of a sporadic one.
+    pub(crate) fn give_ahead(&mut self, slot: u32, vcpu: &Vcpu) {
+        self.forget_next(slot);
+        if self.coming.len() <= slot as usize {
+            self.coming.resize_with(slot as usize + 1, || None);
+        }
+        let is_periodic = matches!(vcpu.arrival, Arrival::Periodic { .. });
+        let reservation = vcpu.reservation;
+        self.coming[slot as usize] =
+            is_periodic.then_some(Coming { reservation, release: None, key: None });
+    }
+    fn forget_next(&mut self, slot: u32) {
+        if let Some(coming) = self.coming.get_mut(slot as usize).and_then(Option::take) {
+            self.gone.extend(coming.key);
+        }
+    }
+    /// The task in `slot` released a job at `at`: the next one comes a period later.
+    pub(crate) fn released(&mut self, slot: u32, at: Instant) {
+        if let Some(Some(coming)) = self.coming.get_mut(slot as usize) {
+            coming.release = Some(at + coming.reservation.period);
+        }
+    }
+    /// The first entry of a job that is not to come, as of the last decision.
+    fn first(&self) -> Option<Key> {
+        self.queue.iter().find(|key| key.tie != COMING)
     }
     /// Whether none of its tasks may run, as of the last decision.
     pub(crate) fn is_empty(&self) -> bool {
-        self.queue.first().is_none()
+        self.first().is_none()
     }
     /// What the task in `slot` has before it.
     #[inline]
@@ -136,6 +182,7 @@ impl Partition {
         }
         while let Some(slot) = self.changed.pop() {
             touched |= self.requeue(slot, core, plan);
+            self.requeue_coming(slot, core, plan);
         }
         if touched && self.order == Order::Deadline {
             self.promote_earliest(core, plan);
@@ -175,9 +222,35 @@ impl Partition {
         true
     }
 
+    /// Brings the place of a task's next job in queue and run queue in step with what is known.
+    fn requeue_coming(&mut self, slot: u32, core: CoreId, plan: &mut Plan) {
+        let Some(Some(coming)) = self.coming.get_mut(slot as usize) else { return };
+        let Some(Some(task)) = self.tasks.get(slot as usize) else { return };
+        let Some(release) = coming.release else { return };
+        let deadline = match self.order {
+            Order::Deadline => release + coming.reservation.deadline,
+            Order::Fixed => task.rank,
+        };
+        let key = Key { deadline, tie: COMING, vcpu: task.vcpu };
+        let grant = Grant::new(task.vcpu, task.backlog.next_limit()).ahead(release);
+        let before = coming.key.replace(key);
+        if before == Some(key) {
+            let place = self.queue.place(key);
+            if plan.run_queue(core).foreground[place] != grant {
+                plan.run_queue_mut(core).foreground[place] = grant;
+            }
+            return;
+        }
+        let run_queue = &mut plan.run_queue_mut(core).foreground;
+        if let Some(before) = before {
+            run_queue.remove(self.queue.remove(before));
+        }
+        run_queue.insert(self.queue.insert(key), grant);
+    }
+
     /// Gives the right of way over ties to what runs now, and takes it from what ran before.
     fn promote_earliest(&mut self, core: CoreId, plan: &mut Plan) {
-        let first = self.queue.first();
+        let first = self.first();
         if let Some(before) = self.running.filter(|before| Some(*before) != first) {
             let (from, to) = self.queue.retie(before, WAITING);
             if from != to {
@@ -186,6 +259,15 @@ impl Partition {
                 run_queue.insert(to, grant);
             }
         }
-        self.running = self.queue.retie_first(Key::RUNNING);
+        if self.coming.is_empty() {
+            self.running = self.queue.retie_first(Key::RUNNING);
+            return;
+        }
+        // It stays where it is: with its deadline none that is not to come stands before it, and
+        // what is to come stands behind.
+        self.running = first.map(|first| {
+            self.queue.retie(first, Key::RUNNING);
+            Key { tie: Key::RUNNING, ..first }
+        });
     }
 }

@@ -8,6 +8,7 @@
 
 mod own;
 
+use super::ahead;
 use super::jobs::{self, Backlog, ByVcpu};
 use super::partition::Partition;
 use super::priority;
@@ -33,6 +34,7 @@ pub(crate) fn build(
         params: params.clone(),
         tasks: Tasks {
             precise: jobs::precise(params),
+            ahead: ahead::chosen(params),
             homes: Arc::default(),
             first: CoreId(0),
             partitions: system.cores.iter().map(|_| Partition::new(order)).collect(),
@@ -60,6 +62,8 @@ struct Home {
 struct Tasks {
     /// Jobs are cut.
     precise: bool,
+    /// The next job of each is given ahead.
+    ahead: bool,
     /// Where all tasks are. Shared with what decides for one core, and changed only while it is
     /// not.
     homes: Arc<ByVcpu<Home>>,
@@ -77,7 +81,14 @@ impl Tasks {
     #[inline(always)] // A call and its answer were 60 instructions of a job's 3,300.
     fn learn(&mut self, event: &Event) -> Option<CoreId> {
         match event {
-            Event::Released(job) => self.change(job.id.vcpu, |backlog| backlog.release(job)),
+            Event::Released(job) => {
+                if self.ahead
+                    && let Some(Home { core, slot }) = self.homes.get(job.id.vcpu).copied()
+                {
+                    self.on(core).released(slot, job.release);
+                }
+                self.change(job.id.vcpu, |backlog| backlog.release(job))
+            }
             Event::Completed(id) => self.change(id.vcpu, |backlog| backlog.complete(*id)),
             // Only enforcement looks at what was consumed.
             Event::Ran(segment) if self.precise => {
@@ -105,6 +116,9 @@ impl Tasks {
     fn add(&mut self, vcpu: &Vcpu, core: CoreId, backlog: Backlog) {
         let fixed = Instant::ZERO + priority::of(vcpu).0;
         let slot = self.on(core).add(vcpu.id, backlog, fixed);
+        if self.ahead {
+            self.on(core).give_ahead(slot, vcpu);
+        }
         Arc::make_mut(&mut self.homes).insert(vcpu.id, Home { core, slot });
     }
     /// Lets a task go; where it was, and what it had before it.
@@ -216,6 +230,9 @@ impl Partitioned {
         let budget = vcpu.reservation.budget;
         self.tasks.change(vcpu.id, |backlog| backlog.set_budget(budget));
         if let Some(Home { core, slot }) = self.tasks.homes.get(vcpu.id).copied() {
+            if self.tasks.ahead {
+                self.tasks.on(core).give_ahead(slot, vcpu);
+            }
             self.tasks.on(core).set_fixed(slot, Instant::ZERO + priority::of(vcpu).0);
             self.news.insert(core);
         }

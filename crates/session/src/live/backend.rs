@@ -38,6 +38,11 @@ impl Chosen {
         self.why_not.as_ref().map(|why| format!("agents carry this out: {why}"))
     }
 
+    /// Whether grants that are given ahead begin at their instants. Agents leave them out.
+    pub const fn begins_ahead(&self) -> bool {
+        self.in_kernel
+    }
+
     /// The means that are left, of those of the host.
     pub const fn of(&self, means: Means) -> Means {
         if self.in_kernel { means.in_kernel() } else { means }

@@ -4,7 +4,7 @@ use super::Machine;
 use crate::memory::Contention;
 use crate::workload::{NONE, Standing};
 use maracas_core::contract::{Event, Grant, decide};
-use maracas_core::{CoreId, CoreSet, Duration, VcpuId};
+use maracas_core::{CoreId, CoreSet, Duration, Instant, VcpuId};
 
 /// How many failing service requests and spent allowances a policy may answer at one instant.
 const ANSWERS: usize = 1_000;
@@ -89,7 +89,8 @@ impl<C: Contention> Machine<'_, C> {
         panic!("at {} the policy changed its mind {most} times and found no rest", self.now);
     }
 
-    /// Notes what stands on which run queue, and holds the policy to standing on one only.
+    /// Notes what stands on which run queue and when grants ahead begin to count there, and holds
+    /// the policy to standing on one only.
     pub(super) fn take_lines(&mut self) {
         if self.plan.dirty().is_empty() && !self.options.audit {
             return;
@@ -99,7 +100,11 @@ impl<C: Contention> Machine<'_, C> {
         for id in self.plan.dirty().iter() {
             let core = u32::from(id.0);
             let run_queue = self.plan.run_queue(id);
+            let mut due = Instant::NEVER;
             let mut note = |grant: &Grant| {
+                if grant.from > self.now {
+                    due = due.min(grant.from);
+                }
                 let Some(demand) = self.demands.get_mut(grant.vcpu) else { return };
                 if demand.run_queue != core && demand.run_queue != NONE {
                     let other = self.plan.run_queue(CoreId(demand.run_queue as u16));
@@ -113,6 +118,11 @@ impl<C: Contention> Machine<'_, C> {
             run_queue.foreground.iter().for_each(&mut note);
             if !run_queue.background.is_empty() {
                 run_queue.background.iter().for_each(note);
+            }
+            let own = &mut self.cores[id.0 as usize];
+            own.due = due;
+            if own.running == NONE {
+                self.nexts.set(id.0 as usize, due);
             }
         }
         if (broken || self.options.audit)

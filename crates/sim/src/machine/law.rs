@@ -3,8 +3,8 @@
 use super::{Core, Machine};
 use crate::memory::Contention;
 use crate::workload::NONE;
-use maracas_core::contract::{End, Event, Grant, Limit, Segment, Usage};
-use maracas_core::dispatch::{Readings, Running, next};
+use maracas_core::contract::{End, Event, Grant, Limit, Mode, Segment, Usage};
+use maracas_core::dispatch::{Readings, Running, due, next};
 use maracas_core::{CoreId, CoreSet, Duration, Instant, VcpuId};
 
 impl<C: Contention> Machine<'_, C> {
@@ -80,7 +80,7 @@ impl<C: Contention> Machine<'_, C> {
         let core = id.0 as usize;
         self.settle(core);
         let read = if C::CONTENDS { self.meters[core].reading } else { 0 };
-        let choice = next(self.plan.run_queue(id), read, &self.demands);
+        let choice = next(self.plan.run_queue(id), self.now, read, &self.demands);
         let own = &mut self.cores[core];
         match choice {
             Some(run) if run.vcpu.0 == own.running && run.mode == own.mode => {
@@ -164,7 +164,29 @@ impl<C: Contention> Machine<'_, C> {
         let own = &mut self.cores[core];
         own.running = NONE;
         own.idle_since = self.now;
-        self.nexts.set(core, Instant::NEVER);
+        self.nexts.set(core, own.due);
+    }
+
+    /// Whether what a core runs goes on by another grant where it reached the limit of one.
+    pub(super) fn goes_on(&self, core: usize) -> bool {
+        let (own, id) = (&self.cores[core], CoreId(core as u16));
+        let run_queue = self.plan.run_queue(id);
+        let is_own = |grant: &Grant| grant.is_ahead() && grant.vcpu.0 == own.running;
+        let has_more = match own.mode {
+            Mode::Foreground => run_queue.foreground.iter().any(is_own),
+            Mode::Background => run_queue.background.iter().any(is_own),
+        };
+        let read = if C::CONTENDS { self.meters[core].reading } else { 0 };
+        has_more
+            && next(run_queue, self.now, read, &self.demands)
+                .is_some_and(|run| (run.vcpu.0, run.mode) == (own.running, own.mode))
+    }
+
+    /// Grants that were given ahead begin to count on a core.
+    pub(super) fn begin_due(&mut self, core: usize, concerned: &mut CoreSet) {
+        let id = CoreId(core as u16);
+        self.cores[core].due = due(self.plan.run_queue(id), self.now);
+        concerned.insert(id);
     }
 
     /// Reports the running segment up to now.
@@ -216,8 +238,8 @@ impl<C: Contention> Machine<'_, C> {
         self.demands.serve(running, mode, time, work);
     }
 
-    /// Computes anew when the running VCPU ends its piece or reaches a limit, or the core's memory
-    /// meter its allowance. It must be settled.
+    /// Computes anew when the running VCPU ends its piece or reaches a limit, the core's memory
+    /// meter its allowance, or a grant ahead begins to count. It must be settled.
     #[inline]
     pub(super) fn retime(&mut self, core: usize) {
         let own = &self.cores[core];
@@ -239,7 +261,7 @@ impl<C: Contention> Machine<'_, C> {
         if C::CONTENDS {
             next = next.min(self.memory_due(core));
         }
-        self.nexts.set(core, next);
+        self.nexts.set(core, next.min(own.due));
     }
 
     /// Charges a core with work of the kernel's: its VCPU makes no progress meanwhile.

@@ -65,7 +65,7 @@ impl<C: Contention> Machine<'_, C> {
     }
     fn pending(&self, core: usize) -> impl Iterator<Item = &Grant> {
         let entries = self.plan.run_queue(CoreId(core as u16)).foreground.iter();
-        entries.filter(|grant| self.demands.runnable(grant.vcpu))
+        entries.filter(|grant| grant.from <= self.now && self.demands.runnable(grant.vcpu))
     }
 
     /// Has all cores run what the law says.

@@ -70,7 +70,7 @@ impl CoreTime {
 
     /// Looks again whether a VCPU is kept out.
     pub(super) fn review(&mut self, now: Instant, tasks: &[Task]) {
-        let waiting = self.memory_gate.kept_out(&Meters(tasks)).next().is_some();
+        let waiting = self.memory_gate.kept_out(now, &Meters(tasks)).next().is_some();
         if waiting {
             self.waiting_since.get_or_insert(now);
         } else if let Some(since) = self.waiting_since.take() {

@@ -211,7 +211,8 @@ impl Bench {
     }
 
     fn lawful(&self, core: usize) -> Option<Running> {
-        dispatch::next(self.plan.run_queue(CoreId(core as u16)), 0, &self.state)
+        let run_queue = self.plan.run_queue(CoreId(core as u16));
+        dispatch::next(run_queue, Instant::from_ticks(self.now), 0, &self.state)
     }
     /// Stops what may not run here any more.
     fn follow(&mut self, core: usize) {

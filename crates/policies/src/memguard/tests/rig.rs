@@ -174,7 +174,8 @@ impl Rig {
 
     fn lawful(&self, core: usize) -> Option<Running> {
         let run_queue = self.plan.run_queue(CoreId(core as u16));
-        dispatch::next(run_queue, self.cores[core].meter, &Bodies(&self.vcpus))
+        let now = Instant::from_ticks(self.now);
+        dispatch::next(run_queue, now, self.cores[core].meter, &Bodies(&self.vcpus))
     }
 
     fn follow_law(&mut self) {

@@ -14,9 +14,10 @@ struct Own {
 }
 
 impl Own {
-    fn new(core: CoreId, order: Order, precise: bool) -> Self {
+    fn new(core: CoreId, order: Order, all: &Tasks) -> Self {
+        let (precise, ahead) = (all.precise, all.ahead);
         let partitions = alloc::vec![Partition::new(order)];
-        Self { tasks: Tasks { precise, homes: Arc::default(), first: core, partitions } }
+        Self { tasks: Tasks { precise, ahead, homes: Arc::default(), first: core, partitions } }
     }
 }
 
@@ -48,7 +49,7 @@ fn own(part: &mut dyn Part) -> Option<&mut Own> {
 
 impl Apart for Partitioned {
     fn part(&self, core: CoreId) -> Box<dyn Part> {
-        Box::new(Own::new(core, self.order, self.tasks.precise))
+        Box::new(Own::new(core, self.order, &self.tasks))
     }
     fn is_settled(&self) -> bool {
         self.table.is_settled() && !self.table.owes() && self.news.is_empty()

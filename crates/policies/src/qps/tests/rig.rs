@@ -272,7 +272,8 @@ impl Rig {
             self.tally.decisions += 1;
             assert_eq!(self.plan.audit(), Ok(()), "at {}", self.now);
             let world = World(&self.tasks);
-            let lawful = |core| dispatch::next(self.plan.run_queue(CoreId(core)), 0, &world);
+            let now = Instant::from_ticks(self.now);
+            let lawful = |core| dispatch::next(self.plan.run_queue(CoreId(core)), now, 0, &world);
             let chosen: Vec<_> = (0..self.running.len() as u16).map(lawful).collect();
             let mut stopped = false;
             for (core, chosen) in chosen.iter().enumerate() {

@@ -91,7 +91,7 @@ fn each(subject: &Subject, draw: &Draw, overheads: Overheads) -> Option<Each> {
     }
     let bound = Duration::ZERO;
     let charge = Charge { until: Instant::ZERO + UNTIL, seed: 0, overheads, bound };
-    let (run, charged) = charged_asking(&draw.set, &asked, CORES, subject, &charge)?;
+    let (run, _, charged) = charged_asking(&draw.set, &asked, CORES, subject, &charge)?;
     let parts = charged.iter().zip(&bounds).map(|(most, bound)| part(most.ticks(), bound.ticks()));
     let sum: u64 = bounds.iter().map(|bound| bound.ticks()).sum();
     let bound = Duration::from_ticks(sum / bounds.len().max(1) as u64);
