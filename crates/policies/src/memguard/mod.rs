@@ -58,8 +58,8 @@
 //! serves that: the sum of Q is at most what it serves at worst (r_min), every core that runs
 //! any VCPU is regulated, the others are hard too or not in an underrun, and there are only
 //! requests that count: no write-backs where reads do, no devices. A core without a limit beside
-//! an r_min is refused, unless no VCPU may run there; the rest cannot be seen from here. In a window
-//! of P that holds the end of one period and the begin of the next a core may read 2 Q.
+//! an r_min is refused, unless no VCPU may run there; the rest cannot be seen from here. In a
+//! window of P that holds the end of one period and the begin of the next a core may read 2 Q.
 //!
 //! Admission counts time alone. A core whose Q one VCPU has used is closed to the others too, for
 //! up to P each time, service VCPUs of service requests too, and whatever was admitted may be late

@@ -296,8 +296,8 @@ fn of_counts(law: &[Vec<Point>]) -> Vec<Verdict> {
         )
         .because(
             "0.2 GB/s are 3.2 million requests a second, each of which keeps the bank busy for \
-             57.5 ns and more, a fifth of the time; and all reads wait while writes to one bank are \
-             drained. Beside programs that spread it holds.",
+             57.5 ns and more, a fifth of the time; and all reads wait while writes to one bank \
+             are drained. Beside programs that spread it holds.",
         ),
     ]
 }
@@ -347,8 +347,8 @@ fn of_banks(law: &[Vec<Point>]) -> Vec<Verdict> {
         )
         .because(
             "Beside writers of one bank it is isolated better; but what spreads may fill the bus \
-             of this memory of one channel, whose 16 banks are promised 3.2 GB/s together, and r_min \
-             says nothing of the bus.",
+             of this memory of one channel, whose 16 banks are promised 3.2 GB/s together, and \
+             r_min says nothing of the bus.",
         ),
     ]
 }
