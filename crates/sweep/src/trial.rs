@@ -116,7 +116,7 @@ pub fn observed_asking(
     Some((outcome, policy.statistics()))
 }
 
-/// The same run as that of [`observed_asking`], watched by `observer`, and counted as [`run`] counts.
+/// The same run as that of [`observed_asking`], watched by `observer`, counted as [`run`] counts.
 ///
 /// # Panics
 /// As [`run`].

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
     use maracas_core::params::Kind;
 
-    /// A policy's new test is added here.
+    /// A further test of a policy is to stand here, too.
     #[test]
     fn every_test_of_every_policy_is_there() {
         for policy in policies() {
