@@ -373,7 +373,7 @@ fn decisions_that_come_late_cost_no_more_than_their_lateness() {
     }
 }
 
-/// What comes next is there before its instant: nobody needs to decide then.
+/// What comes next is there before its instant: no decision is needed then.
 #[test]
 fn grants_ahead_begin_at_their_instants_however_late_decisions_are() {
     let Some(program) = program("kernel-ahead") else { return };

@@ -18,7 +18,7 @@
 //!
 //! # Rules for policies
 //! 1. A VCPU stands on at most one core's run queue, in each of its lists at most once, but for
-//!    grants that are given ahead of their instants ([`Grant::from`]).
+//!    grants that are given ahead of their instants ([`Grant::from`](field@Grant::from)).
 //! 2. `plan` called twice changes nothing; any legal event order and any lateness must leave the
 //!    policy's invariants whole.
 //! 3. Replenishment instants come from releases and periods, never from a late `now`.

@@ -2,7 +2,8 @@
 //!
 //! *At every instant a core, unless closed, runs the first runnable, unspent foreground entry of
 //! its run queue; else, if background is allowed, the first runnable, unspent background entry;
-//! else it idles.* An entry whose instant is to come ([`Grant::from`]) is not there until then.
+//! else it idles.* An entry whose instant is to come ([`Grant::from`](field@Grant::from)) is not
+//! there until then.
 //!
 //! The simulator calls [`next`]. The live machine, which does not see every block and wake at once,
 //! readies all that are [`entitled`]. Traces ask which VCPUs were [`kept_out`].

@@ -184,6 +184,9 @@ fn resident(machine: &Machine, life: &Life) -> bool {
 /// time, and paid back.
 fn conserved(entry: &Entry, params: &[(&str, &str)], machine: &Machine, lives: &[Life], seed: u64) {
     let precise = params.contains(&("enforcement", "precise"));
+    // Releases come late here: what is given ahead begins a period after the one before, and a job
+    // that overruns uses it.
+    let ahead = u64::from(params.contains(&("ahead", "true")));
     for life in lives.iter().filter(|life| !life.changed) {
         let model = &machine.models[life.vcpu.id.0 as usize];
         let (c, t) = (life.vcpu.reservation.budget.ticks(), life.vcpu.reservation.period.ticks());
@@ -192,7 +195,7 @@ fn conserved(entry: &Entry, params: &[(&str, &str)], machine: &Machine, lives: &
             ("maracas", Role::Main) => c * windows,
             // On a slow home it is owed 10/6 of what it means on a fast core.
             _ if entry.needs.classes > 0 && c > 0 => (c * 10).div_ceil(6) * windows,
-            _ if precise => c * u64::from(model.released),
+            _ if precise => c * (u64::from(model.released) + ahead),
             _ => continue,
         };
         // Geometric: ten ticks past a limit in a row come once in 6^10.

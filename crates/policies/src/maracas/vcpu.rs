@@ -78,7 +78,7 @@ impl Server {
                 let at = server.next(now)?;
                 Some((at, server.usable(at)))
             }
-            // What comes depends on what is used, and on whom it serves.
+            // What comes depends on what is used, and on the VCPU that it serves.
             Self::Pibs { .. } => None,
         }
     }
