@@ -12,7 +12,6 @@ mod law;
 #[path = "../shared/one_thread.rs"]
 mod one_thread;
 
-use law::Twin;
 use maracas_core::contract::{End, Mode, Observer, RunQueue};
 use maracas_core::journal::{Note, Record};
 use maracas_core::params::Params;
@@ -21,6 +20,7 @@ use maracas_live_core::{
     Decider, Host, Kernel, KernelCore, KernelEvent, Ran, Reply, Reported, Request, VcpuHandle,
 };
 use maracas_tests::Dice;
+use maracas_tests::kernel::law::Twin;
 use one_thread::OneThread;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
