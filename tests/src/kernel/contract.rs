@@ -1,5 +1,6 @@
 //! The contract tests of a policy on the machine in the kernel: on the systems of the simulator's
-//! contract tests, with the law in C, the simulator's auditor holds and what the entry claims is true.
+//! contract tests, with the law in C, the simulator's auditor holds and what the entry claims is
+//! true.
 
 use super::{KernelCase, KernelFaults};
 use crate::{Case, Mix, generate};
