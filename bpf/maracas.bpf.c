@@ -199,13 +199,16 @@ __s32 select_cpu(__u64 *ctx)
 	if (is_managed(thread))
 		return homes[thread->vcpu & (LAW_VCPUS - 1)];
 	cpu = scx_bpf_select_cpu_dfl(p, ctx[1], ctx[2], &is_idle);
-	if (is_idle)
+	if (is_idle) {
+		if (thread)
+			thread->is_served = 1;
 		dsq_insert(p, FIND(scx_dsq_id_flags, SCX_DSQ_LOCAL), TURN, 0);
+	}
 	return cpu;
 }
 
 /* It waits for a core. */
-static void enqueue_other(struct task_struct *p, const struct thread *thread, __s32 cpu,
+static void enqueue_other(struct task_struct *p, struct thread *thread, __s32 cpu,
 			  __u64 flags, bool is_put)
 {
 	struct core *core = core_of(cpu);
@@ -213,7 +216,11 @@ static void enqueue_other(struct task_struct *p, const struct thread *thread, __
 	bool is_first = thread && thread->is_first;
 	__s32 idle;
 
+	if (thread)
+		thread->is_served = 0;
 	if (is_woken && (is_first || (p->nr_cpus_allowed == 1 && (p->flags & PF_KTHREAD)))) {
+		if (thread)
+			thread->is_served = 1;
 		dsq_insert(p, FIND(scx_dsq_id_flags, SCX_DSQ_LOCAL), TURN,
 			   flags | FIND(scx_enq_flags, SCX_ENQ_PREEMPT));
 		return;
@@ -272,6 +279,13 @@ static void go_on(struct core *core, __u32 cpu, struct task_struct *prev,
 	set_slice(prev, TURN);
 }
 
+/* Puts a thread that belongs to no VCPU on the core. Whether any waits. */
+static bool put_other(struct core *core)
+{
+	core->is_chosen = dsq_move_to_local(OTHERS);
+	return core->is_chosen;
+}
+
 /* Sets the timer for the turn of a thread that belongs to no VCPU, where a VCPU waits. */
 static void limit_other(struct core *core, __u32 cpu, const struct law_choice *choice, __u64 now)
 {
@@ -312,7 +326,7 @@ void dispatch(__u64 *ctx)
 	choose(core, cpu, &choice, now);
 	is_other_on = is_on && !is_managed(thread);
 	if (others_first(core, &choice, now, is_other_on)) {
-		if (dsq_move_to_local(OTHERS))
+		if (put_other(core))
 			return;
 		if (is_other_on) {
 			other_goes_on(core, cpu, prev, &choice, now);
@@ -327,7 +341,7 @@ void dispatch(__u64 *ctx)
 			return;
 		}
 	}
-	if (dsq_move_to_local(OTHERS))
+	if (put_other(core))
 		return;
 	if (is_other_on) {
 		other_goes_on(core, cpu, prev, &choice, now);
@@ -361,11 +375,22 @@ void running(__u64 *ctx)
 	end_segment(core, cpu, now);
 	account_others(core, now);
 	if (!is_managed(thread)) {
+		bool is_chosen = core->is_chosen || (thread && thread->is_served);
+
+		core->is_chosen = 0;
 		core->others_from = now;
 		choose(core, cpu, &choice, now);
 		limit_other(core, cpu, &choice, now);
+		/*
+		 * It was preempted by a real-time thread, such as the sender of a run queue by which
+		 * a VCPU comes before it by now.
+		 */
+		if (!is_chosen && choice.vcpu != LAW_NONE &&
+		    !others_first(core, &choice, now, true))
+			scx_bpf_kick_cpu(cpu, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
 		return;
 	}
+	core->is_chosen = 0;
 	count(thread, cpu);
 	if (choose(core, cpu, &choice, now) == thread->vcpu && begin_segment(core, cpu, &choice, now))
 		return;
@@ -391,6 +416,8 @@ void stopping(__u64 *ctx)
 	if (!thread)
 		return;
 	thread->is_put = is_runnable;
+	if (!is_runnable)
+		thread->is_served = 0;
 	/* Before the segment ends, as why it does depends on it. */
 	if (!is_runnable)
 		uncount(thread);
@@ -487,7 +514,9 @@ int take(struct take *ctx)
 	__u32 spare = law_send(&core_of(cpu)->slots);
 
 	/* The sender's own core chooses when the sender sleeps: it looks for a run queue then. */
-	if (cpu != bpf_get_smp_processor_id())
+	if (cpu == bpf_get_smp_processor_id())
+		core_of(cpu)->is_chosen = 0;
+	else
 		scx_bpf_kick_cpu(cpu, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
 	return spare;
 }

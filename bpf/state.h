@@ -32,6 +32,9 @@ struct core {
 	/* What they had in all. */
 	__u64 others_ran;
 	struct law_slots slots;
+	/* The thread of no VCPU that comes next was put here by dispatch(). */
+	__u32 is_chosen;
+	__u32 unused;
 } __attribute__((aligned(64)));
 
 /* crates/kernel/src/layout.rs has these numbers. */
@@ -58,6 +61,9 @@ struct thread {
 	__u32 is_put;
 	/* Whenever it wakes it goes before all others. */
 	__u32 is_first;
+	/* It belongs to no VCPU and was put on a core past dispatch(), for a turn or until it sleeps. */
+	__u32 is_served;
+	__u32 unused;
 };
 
 struct alarm {

@@ -1,11 +1,11 @@
 //! The law in C in the kernel's place: what the state of a core (`maracas_live_core::KernelCore`)
 //! asks of the scheduler in the kernel, and is told by it.
 
-use crate::law::Twin;
 use crate::one_thread::OneThread;
 use maracas_core::contract::{End, Mode, RunQueue};
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
 use maracas_live_core::{Kernel, KernelEvent, Ran, Reported};
+use maracas_tests::kernel::law::Twin;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;

@@ -9,6 +9,7 @@ pub mod contract;
 mod follow;
 mod generate;
 mod guard_audit;
+pub mod kernel;
 pub mod lateness;
 mod live;
 mod maracas_audit;
@@ -28,6 +29,7 @@ pub use generate::{
     off_the_grid, uneven_for,
 };
 pub use guard_audit::GuardAudit;
+pub use kernel::{KernelCase, KernelFaults, KernelPlayed, Mistake};
 pub use lateness::{Late, Lateness};
 pub use live::{LiveCase, LiveFaults, Meters, Played};
 pub use maracas_audit::MaracasAudit;

@@ -11,6 +11,7 @@ mod shrink;
 mod tests;
 mod world;
 
+pub(crate) use around::decided_alike;
 pub use host::{LiveFaults, Meters};
 pub use rig::Played;
 pub(crate) use shrink::shrink;

@@ -7,12 +7,12 @@ mod tests;
 
 pub use summary::Summary;
 
-use crate::LiveCase;
 use crate::case::HARMLESS;
 use crate::check::{check, check_counting};
 use crate::{
     Case, Churn, Dice, Exact, Faults, Mix, churn, exact, generate, memory_for, off_the_grid,
 };
+use crate::{KernelCase, LiveCase};
 use maracas_core::contract::Entry;
 use maracas_core::params::{Params, Value};
 use maracas_core::{Arrival, Duration, Instant};
@@ -39,11 +39,15 @@ pub enum Kind {
     Jobs,
     /// The live machine on a simulated host, under every policy.
     Live,
+    /// The machine whose law the kernel carries out, on a simulated host with the law in C, under
+    /// every policy that it can carry out.
+    Kernel,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 5] = [Self::Programs, Self::Heavy, Self::Churn, Self::Jobs, Self::Live];
+    pub const ALL: [Self; 6] =
+        [Self::Programs, Self::Heavy, Self::Churn, Self::Jobs, Self::Live, Self::Kernel];
 
     /// The word on the command line.
     #[must_use]
@@ -54,6 +58,7 @@ impl Kind {
             Self::Churn => "churn",
             Self::Jobs => "jobs",
             Self::Live => "live",
+            Self::Kernel => "kernel",
         }
     }
     /// Of sixteen seeds two are of every program, one is of heavy tasks, four are of churn, and the
@@ -126,7 +131,7 @@ impl Swarm {
             Kind::Programs => self.programs(seed),
             Kind::Heavy => self.heavy(seed),
             Kind::Churn => self.churn(seed),
-            Kind::Jobs | Kind::Live => self.jobs(seed),
+            Kind::Jobs | Kind::Live | Kind::Kernel => self.jobs(seed),
         }
     }
     /// Runs the case of `seed`, and counts it.
@@ -142,6 +147,13 @@ impl Swarm {
             summary.count_live(case.entry.name, played);
             return Ok(());
         }
+        if self.kind(seed) == Kind::Kernel {
+            let case = KernelCase::draw(seed, self.policy);
+            let again = seed.is_multiple_of(16);
+            let played = if again { case.check_twice()? } else { case.check()? };
+            summary.count_kernel(case.entry.name, played);
+            return Ok(());
+        }
         let case = self.case(seed);
         let checked = check_counting(&case)?;
         summary.count(self.kind(seed), &case, checked.as_ref());
@@ -152,6 +164,9 @@ impl Swarm {
     pub fn failure(&self, seed: u64) -> Option<Failure> {
         if self.kind(seed) == Kind::Live {
             return self.live_failure(seed);
+        }
+        if self.kind(seed) == Kind::Kernel {
+            return self.kernel_failure(seed);
         }
         let case = self.case(seed);
         let why = check(&case).err()?;
@@ -178,6 +193,20 @@ impl Swarm {
         let policy = self.policy.map_or_else(String::new, |e| format!(" --policy {}", e.name));
         let report = format!(
             "{why}\nreproduce: cargo xtask swarm --kind live{policy} --seed {seed}\n\
+             smallest: {reason}\n{smallest}"
+        );
+        Some(Failure { seed, report })
+    }
+
+    /// The same of a case of the machine in the kernel.
+    fn kernel_failure(&self, seed: u64) -> Option<Failure> {
+        let case = KernelCase::draw(seed, self.policy);
+        let why = case.check_twice().err()?;
+        let smallest = crate::kernel::shrink(case, &why);
+        let reason = smallest.check_twice().err().unwrap_or_default();
+        let policy = self.policy.map_or_else(String::new, |e| format!(" --policy {}", e.name));
+        let report = format!(
+            "{why}\nreproduce: cargo xtask swarm --kind kernel{policy} --seed {seed}\n\
              smallest: {reason}\n{smallest}"
         );
         Some(Failure { seed, report })

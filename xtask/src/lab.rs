@@ -7,6 +7,7 @@
 mod fetch;
 mod image;
 mod json;
+mod kernel_live;
 mod machine;
 mod made;
 mod mirror;
@@ -125,7 +126,7 @@ impl<'a> Lab<'a> {
         }
         let tests = guests.iter().any(|(one, _)| one.work == Work::Tests);
         let is_wanted: &dyn Fn(&str) -> bool = &|name| options.wants_test(name);
-        let loads = guests.iter().any(|(one, _)| one.work == Work::SchedExt);
+        let loads = guests.iter().any(|(one, _)| one.loads());
         let made = made::build(root, options.binary.as_deref(), tests.then_some(is_wanted), loads);
         let made = made.map_err(Unready::Failed)?;
         let lab =
@@ -241,6 +242,9 @@ impl<'a> Lab<'a> {
         if scenario.work == Work::SchedExt {
             sched_ext::add(&mut image, self.root)?;
         }
+        if scenario.work == Work::KernelLive {
+            kernel_live::add(&mut image)?;
+        }
         // Cargo's CARGO_TARGET_TMPDIR, which tests have built in.
         let target = self.made.at.ancestors().nth(2).unwrap_or(self.root);
         image.directory(&target.join("tmp"));
@@ -288,6 +292,10 @@ impl<'a> Lab<'a> {
         }
         if scenario.work == Work::SchedExt {
             plan.push_str(&sched_ext::plan(&self.root.join("examples/quickstart.toml")));
+        }
+        if scenario.work == Work::KernelLive {
+            let global = self.root.join("examples/global.toml");
+            plan.push_str(&kernel_live::plan(&global, |name| self.options.wants_test(name)));
         }
         for test in self.tests(scenario) {
             let (name, path, package) = (&test.name, test.path.display(), test.package.display());

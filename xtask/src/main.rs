@@ -33,8 +33,9 @@ cargo xtask lab [KERNEL...]     the live machine on other kernels and hosts, emu
                                 --quick for its part that CI runs; docs/lab.md has the rest
 cargo xtask swarm [ARGS]        random systems x policies x faults on all cores, until something
                                 breaks: --cases N (or --sets N), --seconds N, or --seed N to repeat
-                                one case; --kind programs|heavy|churn|jobs|live and --policy NAME
-                                narrow it; live is the live machine on a simulated host
+                                one case; --kind programs|heavy|churn|jobs|live|kernel and
+                                --policy NAME narrow it; live is the live machine on a simulated
+                                host, kernel the one whose law the kernel carries out
 cargo xtask python              the Python package: wheel, tests, types, notebooks, documents
 cargo xtask deb [--service]     the Debian package, built and looked through; --service tries its
                                 service under systemd, in a container with Debian 12
@@ -143,6 +144,9 @@ fn checks() -> Result<(), String> {
     let live = ["--bin", "swarm", "--", "--kind", "live", "--seconds", "60"];
     cargo(&[&["run", "--release", "--package", "maracas-tests"], &live[..]].concat())?;
     cargo(&["test", "--release", "--package", "maracas-tests", "--lib", "live"])?;
+    // The same of the machine whose law the kernel carries out, with the law in C.
+    let kernel = ["--bin", "swarm", "--", "--kind", "kernel", "--seconds", "60"];
+    cargo(&[&["run", "--release", "--package", "maracas-tests"], &kernel[..]].concat())?;
     docs::docs(&root())?;
     python::python(&root())?;
     deb::deb(&root(), &[])?;

@@ -24,6 +24,9 @@
 //! - after five seconds, or where it has not ended five seconds after it was asked, it is killed,
 //!   and the host restored as after any death. Each of these is said on standard error.
 //!
+//! Where the kernel carries the law out, one thread decides for all cores and is watched as the
+//! first agent is; no core is relieved then, since budgets are held without it.
+//!
 //! Where the guardian dies, the runtime sees it ([`Guardian::watch`]) and starts another
 //! ([`Guardian::revive`]), a few times; then it must end in order. Where both die, the next start
 //! or `maracas clean` does the same repair ([`crate::clean`]). [`maracas_live_core::protocol`] is

@@ -4,7 +4,7 @@
 //! The thread stands at the priority of an agent, on no core of its own. It is awake when the
 //! policy wants to be asked, when something is asked of it, and when the kernel says that a budget
 //! is spent or that a VCPU blocked or woke; what it missed meanwhile the kernel did by the run
-//! queues that it has.
+//! queues that it has. The guardian watches that it wakes when it should.
 
 use crate::agent::Agents;
 use crate::clock::{Clock, monotonic_ns};
@@ -15,7 +15,7 @@ use crate::host::wait::{Poll, Token, Wakeup, wait};
 use crate::sense::VcpuEvents;
 use maracas_core::contract::{End, Grant, Mode, RunQueue};
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
-use maracas_kernel::{Event, Happened, Queue, Scheduler, VCPUS};
+use maracas_kernel::{Event, Happened, Holds, Queue, Scheduler, VCPUS};
 use maracas_live_core::{Kernel, KernelEvent, Ran, Reported};
 use rustix::thread::gettid;
 use std::collections::{BTreeSet, VecDeque};
@@ -30,6 +30,11 @@ pub(crate) type KernelCore = maracas_live_core::KernelCore<ThisKernel>;
 /// under which one waits for 20 s (`timeout_ms` in `bpf/maracas.bpf.c`). Also how soon it is
 /// noticed that it did so.
 const TENDED: Duration = Duration::from_secs(2);
+/// The thread's number among those whose heartbeats the guardian watches.
+const THREAD: usize = 0;
+/// How often it is looked at what a core holds, where that changes meanwhile: each time it was
+/// charged, some microseconds ago at most.
+const LOOKS: u32 = 4;
 /// What has waited for so long is tended.
 const WAITED: std::time::Duration = std::time::Duration::from_secs(1);
 
@@ -80,20 +85,28 @@ impl Shared {
 
     /// What a core holds, as far as it has come by now.
     fn running(&mut self, core: HardwareCore) -> io::Result<Option<Ran>> {
-        let scheduler = self.scheduler()?;
-        // In this order: what is charged in between is rather missed than counted twice.
-        let Some(first) = scheduler.core(core.0)?.holds else { return Ok(None) };
-        let meters = scheduler.vcpu(first.vcpu)?.meters;
-        let now = monotonic_ns();
-        let Some(holds) = scheduler.core(core.0)?.holds.filter(|it| it.is_as(&first)) else {
-            return Ok(None);
-        };
+        for _ in 0..LOOKS {
+            let scheduler = self.scheduler()?;
+            // In this order: what is charged in between is rather missed than counted twice.
+            let Some(first) = scheduler.core(core.0)?.holds else { return Ok(None) };
+            let meters = scheduler.vcpu(first.vcpu)?.meters;
+            let now = monotonic_ns();
+            let holds = scheduler.core(core.0)?.holds;
+            if let Some(holds) = holds.filter(|it| it.is_as(&first)) {
+                return Ok(Some(self.open(&holds, now, meters)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The segment that a core holds, at `now`, by the meters as they were charged last.
+    fn open(&mut self, holds: &Holds, now: u64, meters: [u64; 2]) -> Ran {
         let (vcpu, mode) = (VcpuId(holds.vcpu), mode_of(holds.mode));
         let [from, to] = [holds.from, now].map(|at| self.clock.instant(at));
         let meter = holds.meter_at(now, meters[mode as usize]);
         let [meter, until] = [meter, holds.until].map(Duration::from_nanos);
         let service = self.reported.service(vcpu, mode, meter, None);
-        Ok(Some(Ran { vcpu, mode, from, to, meter, service, until, end: End::Metered }))
+        Ran { vcpu, mode, from, to, meter, service, until, end: End::Metered }
     }
 }
 
@@ -229,7 +242,12 @@ impl KernelCores {
 
     /// The life of the thread that decides. `agents` are none; what they would share it uses.
     pub(crate) fn live(&self, agents: &Agents<'_>) -> bool {
+        if let Some(heartbeats) = &agents.heartbeats {
+            heartbeats.is_in_kernel();
+            heartbeats.wakes(THREAD, monotonic_ns());
+        }
         let lived = self.decide(agents);
+        agents.heartbeats.iter().for_each(|heartbeats| heartbeats.rest(THREAD));
         let has_ended_well = lived.is_ok();
         *lock(&self.trouble) = lived.err();
         has_ended_well
@@ -260,8 +278,12 @@ impl KernelCores {
                 continue;
             }
             let due = due.unwrap_or(Instant::NEVER).min(tended.saturating_add(TENDED));
-            let rest = due.saturating_since(self.clock.now());
-            wait(self.poll.fd(), Some(rest), &mut ready)?;
+            let now = self.clock.now();
+            let [now_ns, due_ns] = [now, due.max(now)].map(|at| self.clock.monotonic_ns(at));
+            let heartbeats = agents.heartbeats.iter();
+            heartbeats.for_each(|it| it.sleeps_from(THREAD, now_ns, due_ns));
+            wait(self.poll.fd(), Some(due.saturating_since(now)), &mut ready)?;
+            agents.heartbeats.iter().for_each(|it| it.wakes(THREAD, monotonic_ns()));
             for token in &ready {
                 match token {
                     Token::Mail => agents.mail.acknowledge(),

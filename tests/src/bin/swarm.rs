@@ -15,8 +15,9 @@ cargo xtask swarm                a minute of random cases
   --cases N, --sets N            so many of them instead, from seed 0 on
   --seconds N                    for so long instead
   --seed N                       the case of one seed, to see a failure again
-  --kind programs|heavy|churn|jobs|live
+  --kind programs|heavy|churn|jobs|live|kernel
                                 of this kind only; else of 16 seeds 2, 1, 4, 9 and none
+                                of the last two; `kernel` needs a C compiler
   --policy NAME                  under this policy only
   --threads N                    on so many threads; else on all cores
 ";
@@ -45,6 +46,18 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    let is_kernel = task.swarm.kind == Some(Kind::Kernel);
+    match maracas_tests::kernel::has_compiler() {
+        Err(why) if is_kernel => {
+            eprintln!("{why}");
+            return ExitCode::FAILURE;
+        }
+        Ok(false) if is_kernel => {
+            eprintln!("skipped: needs a C compiler");
+            return ExitCode::SUCCESS;
+        }
+        Ok(_) | Err(_) => {}
+    }
     let begun = Instant::now();
     let (summary, failure) = carry_out(&task, begun);
     print!("{summary}");

@@ -99,7 +99,7 @@ impl Around {
 }
 
 /// Whether a journal would say the same of two decisions.
-fn decided_alike(one: &Plan, other: &Plan) -> bool {
+pub(crate) fn decided_alike(one: &Plan, other: &Plan) -> bool {
     let rehomed = |plan: &Plan| plan.rehomed().iter().map(|it| (*it, plan.home(*it))).collect();
     let (homes, other_homes): (Vec<_>, Vec<_>) = (rehomed(one), rehomed(other));
     let asks = |plan: &Plan| (plan.service_request, plan.wake, plan.wake_metered);

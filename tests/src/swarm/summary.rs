@@ -2,7 +2,7 @@
 
 use super::Kind;
 use crate::check::Checked;
-use crate::{Case, Played};
+use crate::{Case, KernelPlayed, Played};
 use maracas_core::gcd;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -73,6 +73,13 @@ impl Summary {
         let Played { decisions, alone, .. } = played.unwrap_or_default();
         let row = Row { cases: 1, refused, decisions, alone, ..Row::default() };
         self.rows.entry((Kind::Live, policy)).or_default().add(&row);
+    }
+    /// Counts a case of the machine in the kernel that passed; `None` = the policy refused it.
+    pub(super) fn count_kernel(&mut self, policy: &'static str, played: Option<KernelPlayed>) {
+        let refused = u64::from(played.is_none());
+        let KernelPlayed { decisions, jobs, .. } = played.unwrap_or_default();
+        let row = Row { cases: 1, refused, decisions, jobs, ..Row::default() };
+        self.rows.entry((Kind::Kernel, policy)).or_default().add(&row);
     }
     /// Adds what another part of the swarm went through.
     pub fn add(&mut self, other: &Self) {

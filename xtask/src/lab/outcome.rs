@@ -151,13 +151,15 @@ pub(super) struct Got {
 }
 
 /// What the report of `maracas run --json` says (docs/output.md).
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Report {
     pub(super) got: Vec<Got>,
     /// What agents took, in percent of a core.
     pub(super) agents: Option<f64>,
     /// How long the run took by its own clock.
     pub(super) seconds: f64,
+    /// What has no column in the table, a line each.
+    pub(super) figures: Vec<String>,
 }
 
 impl Report {
@@ -176,7 +178,7 @@ impl Report {
             })
         });
         let agents = agents.map(|ns| ns / 1e7 / seconds);
-        Some(Self { got: got.collect::<Option<_>>()?, agents, seconds })
+        Some(Self { got: got.collect::<Option<_>>()?, agents, seconds, figures: Vec::new() })
     }
 }
 

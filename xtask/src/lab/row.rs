@@ -1,6 +1,7 @@
 //! What a guest came to: its row in the table, and what is wrong with it.
 
 use super::json::quoted;
+use super::kernel_live;
 use super::machine::Said;
 use super::outcome::{Outcome, Report, Tests};
 use super::scenario::{BROKEN, Scenario, Work};
@@ -75,6 +76,11 @@ impl Row {
             Work::Quickstart(_) => {}
             Work::Tests => row.tests(&outcome),
             Work::SchedExt => row.sched_ext(scenario, &outcome),
+            Work::KernelLive => {
+                let (figures, problems) = kernel_live::judge(&outcome.steps);
+                row.report = Some(Report { figures, ..Report::default() });
+                row.problems.extend(problems);
+            }
         }
         if scenario.hotplug && outcome.is_done && outcome.hotplug != Some((0, 1)) {
             row.problems.push("core 1 did not go off line and come back".into());
@@ -252,12 +258,15 @@ impl Row {
         let skipped = self.tests.iter().flat_map(|tests| &tests.skipped);
         let skipped = skipped.map(|(reason, n)| format!("{}: {n}", quoted(reason)));
         let problems = self.problems.iter().map(|problem| quoted(problem));
+        let figures = report.map_or(&[][..], |report| &report.figures).iter();
+        let figures = figures.map(|figure| quoted(figure));
         let list = |parts: Vec<String>| parts.join(", ");
         let _ = write!(
             out,
-            "\"vcpus\": [{}], \"skipped\": {{{}}}, \"problems\": [{}]}}",
+            "\"vcpus\": [{}], \"skipped\": {{{}}}, \"figures\": [{}], \"problems\": [{}]}}",
             list(got.collect()),
             list(skipped.collect()),
+            list(figures.collect()),
             list(problems.collect())
         );
         out
@@ -302,6 +311,9 @@ pub(super) fn table(rows: &[Row]) -> String {
         let _ = writeln!(out, "{judged}");
     }
     for row in rows {
+        for figure in row.report.iter().flat_map(|report| &report.figures) {
+            let _ = writeln!(out, "{} on {}: {figure}", row.scenario, row.kernel);
+        }
         for problem in &row.problems {
             let _ = writeln!(out, "{} on {}: {problem}", row.scenario, row.kernel);
         }

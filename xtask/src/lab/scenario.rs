@@ -13,6 +13,8 @@ pub(super) enum Work {
     /// The scheduler that is a BPF program: the quickstart by agents and by it, budgets by its
     /// loader, and the loader killed.
     SchedExt,
+    /// Runs by the scheduler that is a BPF program, and what befalls them.
+    KernelLive,
 }
 
 /// How a guest mounts its control groups.
@@ -161,6 +163,14 @@ pub(super) const ALL: &[Scenario] = &[
         work: Work::SchedExt,
         ..PLAIN
     },
+    Scenario {
+        name: "sched-ext-live",
+        about: "hostile programs, storms, kills and jobs by the scheduler that is a BPF program",
+        kernels: SCHED_EXT,
+        work: Work::KernelLive,
+        mean: None,
+        ..PLAIN
+    },
 ];
 
 /// What `--quick` boots: scenario and kernel.
@@ -173,6 +183,10 @@ pub(super) fn named(name: &str) -> Option<&'static Scenario> {
 }
 
 impl Scenario {
+    /// Whether it loads the scheduler that is a BPF program.
+    pub(super) fn loads(&self) -> bool {
+        matches!(self.work, Work::SchedExt | Work::KernelLive)
+    }
     /// What `-icount` makes of the guest, in the lab's words.
     pub(super) fn mode(&self) -> String {
         format!("icount{}", self.shift)
@@ -190,6 +204,7 @@ impl Scenario {
             Work::Quickstart(runs) => 70 + 70 * u64::from(runs),
             Work::Tests => 3600,
             Work::SchedExt => 350,
+            Work::KernelLive => 1500,
         };
         each * u64::from(self.cores.max(2)) / 2
     }

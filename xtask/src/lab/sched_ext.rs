@@ -105,7 +105,7 @@ pub(super) fn judge(steps: &[Step]) -> (Option<Report>, Vec<String>) {
             problems.extend(SHARES.iter().filter_map(|share| is_outside(&step.out, *share)));
             problems.extend(SAID.iter().filter_map(|line| is_unsaid(&step.out, line)));
             let got = ends.into_iter().map(|end| end.got).collect();
-            report = Some(Report { got, agents: None, seconds: 0.0 });
+            report = Some(Report { got, ..Report::default() });
         }
         Some(step) => {
             let last = step.err.lines().rfind(|line| !line.is_empty()).unwrap_or("");

@@ -118,6 +118,12 @@ impl Heartbeats {
         self.page().agents.store(agents, Ordering::Release);
     }
 
+    /// The kernel carries the law out on all cores, and the first agent is the one thread that
+    /// decides: budgets are held while it is late, so no core is relieved for its sake.
+    pub(crate) fn is_in_kernel(&self) {
+        self.page().in_kernel.store(1, Ordering::Release);
+    }
+
     /// The agent sleeps now, until `due_ns` (monotonic) at the latest; `u64::MAX` = until woken,
     /// which is right only while nothing that it enforces may run.
     pub fn sleeps(&self, agent: usize, due_ns: u64) {
@@ -237,8 +243,15 @@ impl Heartbeats {
         ends_ns != 0 && now_ns > ends_ns
     }
 
-    /// Whether the agent has begun and not ended.
+    /// Whether a core whose agent is late is to be relieved: its budgets are held by nothing else.
+    pub(super) fn may_be_relieved(&self) -> bool {
+        self.page().in_kernel.load(Ordering::Acquire) == 0
+    }
+
+    /// Whether the agent has begun and not ended; where the kernel carries the law out, the thread
+    /// that decides for it.
     pub(super) fn is_watched(&self, agent: usize) -> bool {
+        let agent = if self.may_be_relieved() { agent } else { 0 };
         let watched = |heartbeat: &Heartbeat| {
             !matches!(heartbeat.state.load(Ordering::Acquire), NOT_YET | AT_REST)
         };

@@ -183,7 +183,7 @@ impl Patrol {
         let mut acts = Vec::new();
         for agent in 0..agents {
             let stuck = self.memory.stuck[agent];
-            if stuck < RELIEF {
+            if stuck < RELIEF || !heartbeats.may_be_relieved() {
                 self.relieved[agent] = false;
                 continue;
             }

@@ -43,6 +43,8 @@ pub(crate) struct Page {
     pub(crate) ending: AtomicU64,
     /// For how long that had lasted.
     pub(crate) ending_ns: AtomicU64,
+    /// 1 = the kernel carries the law out, and the first agent is the thread that decides.
+    pub(crate) in_kernel: AtomicU32,
 }
 
 /// A [`Page`] in a file of memory, mapped into this process.

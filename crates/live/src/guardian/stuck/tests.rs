@@ -193,6 +193,32 @@ fn a_stopped_runtime_is_asked_to_end_even_where_nothing_was_due() {
 }
 
 #[test]
+fn the_thread_that_decides_for_the_kernel_is_watched_and_no_core_relieved() {
+    let heartbeats = heartbeats(2);
+    heartbeats.is_in_kernel();
+    heartbeats.wakes(0, 90 * MS);
+    heartbeats.sleeps_from(0, 91 * MS, 100 * MS);
+    let acts = patrol(45, Sight::default(), |_| heartbeats.clone());
+    let relieved = first(&acts, |act| matches!(act, Act::Relieve { .. }));
+    assert_eq!(relieved, None, "budgets are held without it: {acts:?}");
+    let asked = first(&acts, |act| matches!(act, Act::Ask(_))).expect("asked to end");
+    let killed = first(&acts, |act| matches!(act, Act::Kill(_))).expect("killed");
+    assert!((3_100..3_400).contains(&asked) && (5_100..5_400).contains(&killed), "{acts:?}");
+    // Core 1 has no thread of its own, and is missed all the same.
+    let sight = Sight { is_stopped: false, off_line: Some(1) };
+    let healthy = |now_ns: u64| {
+        heartbeats.wakes(0, now_ns - MS);
+        heartbeats.sleeps_from(0, now_ns, now_ns + MS);
+        heartbeats.clone()
+    };
+    let acts = patrol(4, sight, healthy);
+    let asked = |act: &Act| matches!(act, Act::Ask(Ending { cause: Cause::OffLine, agent: 1, .. }));
+    assert_eq!(first(&acts, asked), Some(250));
+    heartbeats.rest(0);
+    assert_eq!(patrol(4, sight, |_| heartbeats.clone()), []);
+}
+
+#[test]
 fn a_core_off_line_ends_the_run() {
     let sight = Sight { is_stopped: false, off_line: Some(1) };
     let healthy = |heartbeats: &Heartbeats, now_ns: u64| {

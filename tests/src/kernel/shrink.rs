@@ -1,0 +1,63 @@
+//! A failing case of the machine in the kernel is made as small as it gets.
+
+use super::{KernelCase, KernelFaults};
+
+/// Takes away from a failing case whatever can go while it still fails.
+pub(crate) fn shrink(mut case: KernelCase, why: &str) -> KernelCase {
+    let mut tries = 300;
+    // The same rule is to be broken, with whatever numbers.
+    let rule = |why: &str| why.replace(|c: char| c.is_ascii_digit(), "");
+    let broken = rule(why);
+    'smaller: loop {
+        for smaller in simpler(&case) {
+            tries -= 1;
+            if tries == 0 {
+                return case;
+            }
+            if smaller.check().is_err_and(|why| rule(&why) == broken) {
+                case = smaller;
+                continue 'smaller;
+            }
+        }
+        return case;
+    }
+}
+
+/// Every case that is one step simpler.
+fn simpler(case: &KernelCase) -> Vec<KernelCase> {
+    let mut cases = Vec::new();
+    let mut with = |change: &dyn Fn(&mut KernelCase)| {
+        let mut simpler = case.clone();
+        change(&mut simpler);
+        if simpler.to_string() != case.to_string() {
+            cases.push(simpler);
+        }
+    };
+    for place in 0..case.base.vcpus.len() {
+        if case.base.vcpus.len() > 1 {
+            with(&|case| {
+                let gone = case.base.vcpus.remove(place).id;
+                case.programs.retain(|(id, _)| *id != gone);
+            });
+        }
+    }
+    with(&|case| case.requests.clear());
+    for place in 0..case.requests.len() {
+        with(&|case| _ = case.requests.remove(place));
+    }
+    for (num, den) in [(1, 2), (9, 10)] {
+        with(&|case| case.until = case.until * num / den);
+    }
+    if case.base.cores.len() > 1 {
+        with(&|case| case.base.cores.truncate(case.base.cores.len() - 1));
+    }
+    let none = KernelFaults::NONE;
+    with(&|case| case.faults.late = none.late);
+    with(&|case| case.faults.least = none.least);
+    with(&|case| case.faults.ring = none.ring);
+    with(&|case| case.faults.refuse_one_in = none.refuse_one_in);
+    with(&|case| case.faults.fork_one_in = none.fork_one_in);
+    with(&|case| case.faults.sender = none.sender);
+    with(&|case| case.faults.starts = none.starts);
+    cases
+}

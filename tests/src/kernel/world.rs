@@ -1,0 +1,499 @@
+//! The kernel of a simulated host: the law in C chooses and counts there, as it does inside the
+//! kernel; what it says becomes events in a ring.
+//!
+//! Threads of a VCPU take turns on it. Which of them runs the law does not ask; when each has
+//! something to run it learns as the scheduler's programs do.
+
+use super::law::Twin;
+use super::{KernelFaults, Mistake, Program};
+use crate::Dice;
+use maracas_core::contract::{End, Mode, RunQueue};
+use maracas_core::{CoreId, Duration, Instant, Job, JobId, VcpuId};
+use maracas_live_core::{KernelEvent, Ran, Reported};
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write as _;
+use std::io;
+use std::path::Path;
+
+/// No such thread; not permitted (errno-base.h).
+const ESRCH: i32 = 3;
+const EPERM: i32 = 1;
+
+/// What a core holds, and since when.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    pub(super) vcpu: VcpuId,
+    pub(super) mode: Mode,
+    pub(super) from: u64,
+    /// Where its grant ends.
+    pub(super) until: u64,
+}
+
+/// One core.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Cpu {
+    pub(super) held: Option<Held>,
+    /// When what it holds is spent.
+    spent_at: u64,
+    /// What it follows.
+    pub(super) run_queue: RunQueue,
+    /// What was sent and is not taken yet: the sender itself runs there.
+    sent: Option<RunQueue>,
+    /// What was read of the ring and not taken.
+    pub(super) events: VecDeque<KernelEvent>,
+    /// Time in which it ran no VCPU.
+    pub(super) idle: u64,
+}
+
+/// An entry of the ring.
+#[derive(Clone, Copy, Debug)]
+enum Raw {
+    Ran { core: usize, held: Held, to: u64, meter: u64, end: End },
+    Woke { core: usize, vcpu: VcpuId, at: u64 },
+}
+
+/// One thread. Its number is its place plus one.
+#[derive(Clone, Debug)]
+pub(super) struct Thread {
+    /// Whose control group it is in.
+    pub(super) group: VcpuId,
+    /// The VCPU that it belongs to by the scheduler in the kernel.
+    pub(super) joined: Option<VcpuId>,
+    program: Program,
+    /// What it does before it blocks; 0 = it is blocked, `u64::MAX` = it does not.
+    left: u64,
+    wakes_at: u64,
+    jobs: VecDeque<JobId>,
+    pub(super) is_gone: bool,
+}
+
+/// The kernel.
+pub(super) struct World {
+    twin: Twin,
+    pub(super) least: u64,
+    pub(super) now: u64,
+    pub(super) cpus: Vec<Cpu>,
+    /// By VCPU and mode.
+    pub(super) meters: Vec<[u64; 2]>,
+    /// Runnable threads of each VCPU, in the order of their turns.
+    turns: Vec<VecDeque<usize>>,
+    pub(super) threads: Vec<Thread>,
+    pub(super) homes: BTreeMap<VcpuId, CoreId>,
+    ring: VecDeque<Raw>,
+    reported: Reported,
+    /// Something is in the ring for which the reader is woken.
+    pub(super) has_news: bool,
+    /// Events for which there was no room.
+    pub(super) lost: u64,
+    /// Refusals that are to be reported to the policy.
+    pub(super) refused: u64,
+    /// A run queue was refused: the run is to end.
+    pub(super) is_unsent: bool,
+    /// Jobs that programs say are done.
+    pub(super) done: Vec<(JobId, u64)>,
+    pub(super) dice: Dice,
+    faults: KernelFaults,
+    mistake: Option<Mistake>,
+}
+
+impl World {
+    pub(super) fn new(
+        program: &Path,
+        [cores, vcpus]: [usize; 2],
+        faults: KernelFaults,
+        mistake: Option<Mistake>,
+        dice: Dice,
+    ) -> Self {
+        let cpu = Cpu { spent_at: u64::MAX, ..Cpu::default() };
+        Self {
+            twin: Twin::start(program, cores, vcpus, faults.least),
+            least: faults.least,
+            now: 0,
+            cpus: vec![cpu; cores],
+            meters: vec![[0; 2]; vcpus],
+            turns: vec![VecDeque::new(); vcpus],
+            threads: Vec::new(),
+            homes: BTreeMap::new(),
+            ring: VecDeque::new(),
+            reported: Reported::default(),
+            has_news: false,
+            lost: 0,
+            refused: 0,
+            is_unsent: false,
+            done: Vec::new(),
+            dice,
+            faults,
+            mistake,
+        }
+    }
+
+    /// One step of the law; what ended by it becomes events.
+    fn step(&mut self, step: &str) {
+        let said = self.twin.step(step);
+        let (cores, vcpus) = said.split_at(self.cpus.len() * 6);
+        for (meters, said) in self.meters.iter_mut().zip(vcpus.chunks(3)) {
+            *meters = [said[0] as u64, said[1] as u64];
+        }
+        let mut on = Vec::new();
+        for (core, said) in cores.chunks(6).enumerate() {
+            let next = u32::try_from(said[0]).ok().map(VcpuId);
+            let mode = if said[1] == 0 { Mode::Foreground } else { Mode::Background };
+            on.extend(next);
+            self.cpus[core].spent_at = u64::try_from(said[3]).unwrap_or(u64::MAX);
+            let (before, end) = (self.cpus[core].held, end(said[2]));
+            if let (Some(held), Some(end)) = (before, end) {
+                self.ended(core, held, end);
+            }
+            let goes_on = before.filter(|it| end.is_none() && Some(it.vcpu) == next);
+            let from = goes_on.map_or(self.now, |it| it.from);
+            self.cpus[core].held = next.map(|vcpu| {
+                let until = self.limit(core, vcpu, mode);
+                let meter = self.meters[vcpu.0 as usize][mode as usize];
+                assert!(meter <= until, "{vcpu} has {meter} of {until} ns on core{core}");
+                Held { vcpu, mode, from, until }
+            });
+        }
+        let count = on.len();
+        on.sort_unstable();
+        on.dedup();
+        assert_eq!(on.len(), count, "a VCPU is on two cores at {}", self.now);
+    }
+
+    /// Where the grant ends of what a core runs.
+    fn limit(&self, core: usize, vcpu: VcpuId, mode: Mode) -> u64 {
+        let RunQueue { foreground, background, .. } = &self.cpus[core].run_queue;
+        let grant = match mode {
+            Mode::Foreground => foreground.iter().find(|grant| grant.vcpu == vcpu),
+            Mode::Background => background.iter().find(|grant| grant.vcpu == vcpu),
+        };
+        let Some(grant) = grant else { panic!("{vcpu} runs on core{core} and is not granted") };
+        grant.until.0.ticks()
+    }
+
+    fn ended(&mut self, core: usize, held: Held, end: End) {
+        let vcpu = held.vcpu.0 as usize;
+        if end != End::Blocked && self.turns[vcpu].len() > 1 {
+            self.turns[vcpu].rotate_left(1);
+        }
+        let meter = self.meters[vcpu][held.mode as usize];
+        let raw = Raw::Ran { core, held, to: self.now, meter, end };
+        self.put(raw, end != End::Preempted);
+        if self.mistake == Some(Mistake::ToldTwice) && end == End::LimitReached {
+            self.reported = Reported::default();
+        }
+    }
+
+    /// Puts an event into the ring, whose reader is woken where it is news or half of it is full.
+    fn put(&mut self, raw: Raw, is_news: bool) {
+        if self.faults.ring != 0 && self.ring.len() >= self.faults.ring {
+            self.lost += 1;
+            return;
+        }
+        self.ring.push_back(raw);
+        let is_half_full = self.faults.ring != 0 && 2 * self.ring.len() > self.faults.ring;
+        self.has_news |= is_news || is_half_full;
+    }
+
+    /// Sorts all that is in the ring by core.
+    fn read(&mut self) {
+        while let Some(raw) = self.ring.pop_front() {
+            let (core, event) = match raw {
+                Raw::Woke { core, vcpu, at } => (core, KernelEvent::Woke(vcpu, instant(at))),
+                Raw::Ran { core, held, to, meter, end } => {
+                    (core, KernelEvent::Ran(self.segment(held, to, meter, end)))
+                }
+            };
+            self.cpus[core].events.push_back(event);
+        }
+    }
+
+    fn segment(&mut self, held: Held, to: u64, meter: u64, end: End) -> Ran {
+        let Held { vcpu, mode, from, until } = held;
+        let [meter, until] = [meter, until].map(Duration::from_ticks);
+        let spent = (end == End::LimitReached).then_some(until);
+        let service = self.reported.service(vcpu, mode, meter, spent);
+        Ran { vcpu, mode, from: instant(from), to: instant(to), meter, service, until, end }
+    }
+
+    pub(super) fn next_event(&mut self, core: usize) -> Option<KernelEvent> {
+        if self.cpus[core].events.is_empty() {
+            self.read();
+        }
+        self.cpus[core].events.pop_front()
+    }
+
+    /// What a core holds, as far as it has come.
+    pub(super) fn running(&mut self, core: usize) -> Option<Ran> {
+        let held = self.cpus[core].held?;
+        let meter = self.meters[held.vcpu.0 as usize][held.mode as usize];
+        Some(self.segment(held, self.now, meter, End::Metered))
+    }
+
+    /// A call that may be refused; `is_told`: that is then reported to the policy.
+    pub(super) fn may(&mut self, is_told: bool) -> io::Result<()> {
+        let one_in = self.faults.refuse_one_in;
+        if one_in != 0 && self.dice.one_in(one_in) {
+            self.refused += u64::from(is_told);
+            return Err(io::Error::from_raw_os_error(EPERM));
+        }
+        Ok(())
+    }
+
+    /// The core follows this run queue from now on, or, where the sender runs there, from when that
+    /// sleeps.
+    pub(super) fn send(&mut self, core: usize, run_queue: &RunQueue) -> io::Result<()> {
+        let sent = self.may(true);
+        self.is_unsent |= sent.is_err();
+        sent?;
+        if self.mistake == Some(Mistake::NotSent) && self.dice.one_in(50) {
+            return Ok(());
+        }
+        self.cpus[core].sent = Some(run_queue.clone());
+        if core != self.faults.sender {
+            self.take(core);
+        }
+        Ok(())
+    }
+
+    /// The sender sleeps: its own core takes what it was sent.
+    pub(super) fn take_all(&mut self) {
+        (0..self.cpus.len()).for_each(|core| self.take(core));
+    }
+
+    fn take(&mut self, core: usize) {
+        let Some(run_queue) = self.cpus[core].sent.take() else { return };
+        let RunQueue { foreground, background, background_allowed, allowance } = &run_queue;
+        let allowed = u8::from(*background_allowed);
+        let counts = [foreground.len(), background.len()];
+        let mut step = format!("q {core} {} {allowed} {} {}", allowance.0, counts[0], counts[1]);
+        for grant in foreground.iter().chain(background) {
+            let (until, memory) = (grant.until.0.ticks(), grant.memory.0);
+            let _ = write!(step, " {} {until} {memory} 0", grant.vcpu.0);
+        }
+        self.cpus[core].run_queue = run_queue;
+        self.step(&step);
+    }
+
+    /// What a core follows, or will as soon as the sender sleeps.
+    pub(super) fn sent(&self, core: usize) -> &RunQueue {
+        self.cpus[core].sent.as_ref().unwrap_or(&self.cpus[core].run_queue)
+    }
+
+    pub(super) fn settle(&mut self, vcpu: VcpuId, core: CoreId) {
+        if self.mistake != Some(Mistake::NotSettled) || !self.dice.one_in(4) {
+            self.homes.insert(vcpu, core);
+        }
+    }
+
+    /// A thread belongs to a VCPU from now on.
+    pub(super) fn join(&mut self, tid: i32, vcpu: VcpuId) -> io::Result<()> {
+        let place = tid as usize - 1;
+        if self.threads[place].is_gone {
+            return Err(io::Error::from_raw_os_error(ESRCH));
+        }
+        self.may(true)?;
+        if self.threads[place].joined.is_none() {
+            self.threads[place].joined = Some(vcpu);
+            if self.threads[place].left > 0 {
+                self.count(place);
+            }
+        }
+        Ok(())
+    }
+
+    /// The threads of a VCPU belong to none any more.
+    pub(super) fn leave(&mut self, vcpu: VcpuId) -> io::Result<()> {
+        self.may(true)?;
+        if self.mistake == Some(Mistake::NotLeft) {
+            return Ok(());
+        }
+        for place in 0..self.threads.len() {
+            if self.threads[place].joined == Some(vcpu) {
+                self.uncount(place);
+                self.threads[place].joined = None;
+            }
+        }
+        Ok(())
+    }
+}
+
+// Threads.
+impl World {
+    /// Another thread in the group of a VCPU, which nothing has joined to it.
+    pub(super) fn add(&mut self, group: VcpuId, program: Program) {
+        let left = turn(program, &mut self.dice);
+        let (wakes_at, jobs) = (u64::MAX, VecDeque::new());
+        let joined = None;
+        self.threads.push(Thread { group, joined, program, left, wakes_at, jobs, is_gone: false });
+    }
+
+    /// Those of a group that live, by number.
+    pub(super) fn tids(&self, group: VcpuId) -> impl Iterator<Item = i32> {
+        let own = move |(_, it): &(usize, &Thread)| it.group == group && !it.is_gone;
+        self.threads.iter().enumerate().filter(own).map(|(place, _)| place as i32 + 1)
+    }
+
+    /// Ends all threads of a group.
+    pub(super) fn kill(&mut self, group: VcpuId) {
+        for place in 0..self.threads.len() {
+            if self.threads[place].group == group {
+                self.exit(place);
+            }
+        }
+    }
+
+    fn exit(&mut self, place: usize) {
+        self.uncount(place);
+        let thread = &mut self.threads[place];
+        (thread.is_gone, thread.left, thread.wakes_at) = (true, 0, u64::MAX);
+    }
+
+    /// A runnable thread counts among those of its VCPU from now on.
+    fn count(&mut self, place: usize) {
+        let Some(vcpu) = self.threads[place].joined else { return };
+        let turns = &mut self.turns[vcpu.0 as usize];
+        if turns.contains(&place) {
+            return;
+        }
+        turns.push_back(place);
+        if turns.len() == 1 {
+            let core = self.homes.get(&vcpu).copied().unwrap_or_default();
+            let raw = Raw::Woke { core: usize::from(core.0), vcpu, at: self.now };
+            self.put(raw, true);
+        }
+        self.step(&format!("w {}", vcpu.0));
+    }
+
+    fn uncount(&mut self, place: usize) {
+        let Some(vcpu) = self.threads[place].joined else { return };
+        let turns = &mut self.turns[vcpu.0 as usize];
+        let before = turns.len();
+        turns.retain(|it| *it != place);
+        if turns.len() < before {
+            self.step(&format!("b {}", vcpu.0));
+        }
+    }
+
+    /// The programs of a VCPU are told of a job.
+    pub(super) fn release(&mut self, job: &Job) {
+        let is_worker = |it: &Thread| {
+            it.group == job.id.vcpu && !it.is_gone && matches!(it.program, Program::Jobs { .. })
+        };
+        let Some(place) = self.threads.iter().position(is_worker) else { return };
+        self.threads[place].jobs.push_back(job.id);
+        if self.threads[place].left == 0 {
+            self.wake(place);
+        }
+    }
+
+    fn wake(&mut self, place: usize) {
+        let thread = &mut self.threads[place];
+        thread.wakes_at = u64::MAX;
+        thread.left = work(thread.program, &mut self.dice);
+        self.count(place);
+    }
+
+    /// When a thread blocks or wakes, or a budget is spent, at the earliest.
+    pub(super) fn next_change(&self) -> u64 {
+        let front = |held: &Held| self.turns[held.vcpu.0 as usize].front();
+        let ends = self.cpus.iter().filter_map(|cpu| front(cpu.held.as_ref()?));
+        let ends = ends.map(|place| self.now.saturating_add(self.threads[*place].left));
+        let wakes = self.threads.iter().map(|thread| thread.wakes_at);
+        let spent = self.cpus.iter().map(|cpu| cpu.spent_at.saturating_sub(self.least));
+        ends.chain(wakes).chain(spent).min().unwrap_or(u64::MAX)
+    }
+
+    /// Time passes, no more than up to the next change; what then happens does.
+    pub(super) fn pass(&mut self, time: u64) {
+        let front = |held: &Held| self.turns[held.vcpu.0 as usize].front().copied();
+        let ran: Vec<_> = self.cpus.iter().filter_map(|it| front(it.held.as_ref()?)).collect();
+        for cpu in &mut self.cpus {
+            cpu.idle += if cpu.held.is_none() { time } else { 0 };
+        }
+        self.now += time;
+        for place in &ran {
+            let left = &mut self.threads[*place].left;
+            *left = if *left == u64::MAX { *left } else { left.saturating_sub(time) };
+        }
+        self.step(&format!("t {time}"));
+        for place in ran {
+            if self.threads[place].left == 0 {
+                self.end_turn(place);
+            }
+        }
+        for place in 0..self.threads.len() {
+            if self.threads[place].wakes_at <= self.now {
+                self.wake(place);
+            }
+        }
+    }
+
+    /// A thread has done what it was at.
+    fn end_turn(&mut self, place: usize) {
+        let (program, now) = (self.threads[place].program, self.now);
+        match program {
+            Program::Busy => {}
+            Program::Turns { sleep, .. } => {
+                let sleep = self.dice.between(1, sleep);
+                self.threads[place].wakes_at = now + sleep;
+            }
+            Program::Once { .. } => return self.exit(place),
+            Program::Jobs { .. } => {
+                let thread = &mut self.threads[place];
+                if let Some(job) = thread.jobs.pop_front() {
+                    self.done.push((job, now));
+                }
+                if !thread.jobs.is_empty() {
+                    thread.left = work(program, &mut self.dice);
+                    return;
+                }
+            }
+        }
+        self.uncount(place);
+        let one_in = self.faults.fork_one_in;
+        if one_in != 0 && self.threads.len() < 64 && self.dice.one_in(one_in) {
+            self.fork(place);
+        }
+    }
+
+    /// A thread makes another one, which belongs to its VCPU.
+    fn fork(&mut self, place: usize) {
+        let (group, joined) = (self.threads[place].group, self.threads[place].joined);
+        let run = self.dice.between(1_000, 200_000);
+        self.add(group, Program::Once { run });
+        let child = self.threads.len() - 1;
+        self.threads[child].joined = joined;
+        self.count(child);
+    }
+}
+
+/// What a thread does first: nothing, where it works on jobs.
+fn turn(program: Program, dice: &mut Dice) -> u64 {
+    if matches!(program, Program::Jobs { .. }) { 0 } else { work(program, dice) }
+}
+
+/// What a thread that wakes does before it blocks.
+fn work(program: Program, dice: &mut Dice) -> u64 {
+    match program {
+        Program::Busy => u64::MAX,
+        Program::Turns { run, .. } => dice.between(1, run),
+        Program::Jobs { least, work } => dice.between(least, work),
+        Program::Once { run } => run,
+    }
+}
+
+pub(super) fn instant(ns: u64) -> Instant {
+    Instant::from_ticks(ns)
+}
+
+/// An end by its number in `law.h`.
+fn end(number: i128) -> Option<End> {
+    match number {
+        0 => None,
+        1 => Some(End::Blocked),
+        2 => Some(End::Preempted),
+        3 => Some(End::LimitReached),
+        4 => Some(End::MemorySpent),
+        other => panic!("no end has number {other}"),
+    }
+}
