@@ -176,7 +176,8 @@ fn a_test_that_forgets_a_task_is_found_out() {
         let own = TESTS.iter().find(|(policy, _)| *policy == name).expect("it is among them");
         for test in own.1 {
             let mut dice = Dice::new(2003);
-            let found = (0..SETS).any(|seed| {
+            // It ends with the first.
+            let found = (0..1_000).any(|seed| {
                 let set = draw(&mut dice);
                 let mut known = set.clone();
                 let density = |task: &Vec<u64>| task[0] * 1_000_000 / task[1];
