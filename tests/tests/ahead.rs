@@ -87,23 +87,14 @@ struct Budgets {
 
 impl Observer for Budgets {
     fn event(&mut self, at: Instant, event: &Event) {
-        match event {
-            Event::Ran(segment) if segment.mode == Mode::Foreground => {
-                *self.service.entry(segment.vcpu).or_default() += segment.usage.service;
-                self.begun.entry(segment.vcpu).or_default().push(segment.from);
-            }
-            Event::Completed(job) => self.completed.entry(job.vcpu).or_default().push(at),
-            Event::Ran(_)
-            | Event::Released(_)
-            | Event::Woke { .. }
-            | Event::AllowanceSpent { .. }
-            | Event::Sampled(_)
-            | Event::Utilized { .. }
-            | Event::Arrived(_)
-            | Event::Left(_)
-            | Event::Changed(_)
-            | Event::ServiceDone(_)
-            | Event::Failed { .. } => {}
+        if let Event::Ran(segment) = event
+            && segment.mode == Mode::Foreground
+        {
+            *self.service.entry(segment.vcpu).or_default() += segment.usage.service;
+            self.begun.entry(segment.vcpu).or_default().push(segment.from);
+        }
+        if let Event::Completed(job) = event {
+            self.completed.entry(job.vcpu).or_default().push(at);
         }
     }
     fn planned(&mut self, _: Instant, _: &Plan) {}
