@@ -49,26 +49,6 @@ impl Count {
         let missing = (u128::from(wholes) << BITS) - u128::from(self.carry);
         self.rate_time(missing)
     }
-    /// The least time in which two of them hand out so many wholes together.
-    pub(super) fn time_for_both(one: Self, other: Self, wholes: u64) -> Duration {
-        if wholes == 0 {
-            return Duration::ZERO;
-        }
-        let both = Self { rate: one.rate.saturating_add(other.rate), carry: 0 };
-        let carries = u128::from(one.carry) + u128::from(other.carry);
-        let time = both.rate_time((u128::from(wholes) << BITS).saturating_sub(carries));
-        let handed_out = |mut count: Self| count.pass(time);
-        if time == Duration::MAX || handed_out(one) + handed_out(other) >= wholes {
-            return time;
-        }
-        // Together they have come so far, and each holds a part of a whole back: the next one that
-        // either of them completes is it.
-        [one, other]
-            .map(|count| count.time_for(handed_out(count) + 1))
-            .into_iter()
-            .min()
-            .unwrap_or(time)
-    }
     /// The least time in which `amount` units pass.
     #[inline]
     pub(super) fn rate_time(&self, amount: u128) -> Duration {
@@ -98,27 +78,6 @@ mod tests {
         let sum: u64 = (0..1_000_003).map(|_| parts.pass(Duration::from_ticks(1))).sum();
         assert_eq!((all, whole), (sum, parts));
         assert_eq!(all, 300_000);
-    }
-
-    #[test]
-    fn two_counts_reach_their_sum_at_the_first_tick() {
-        for (one, other) in [(0.3, 0.3), (0.7, 0.01), (1.0, 0.0), (1e-3, 2.5)] {
-            let mut counts = [one, other].map(|rate| Count { rate: fixed(rate), carry: 0 });
-            counts.iter_mut().for_each(|count| {
-                count.pass(Duration::from_ticks(7));
-            });
-            for wholes in 1..200 {
-                let time = Count::time_for_both(counts[0], counts[1], wholes);
-                let sum = |ticks| -> u64 {
-                    counts.map(|mut count| count.pass(Duration::from_ticks(ticks))).iter().sum()
-                };
-                assert!(sum(time.ticks()) >= wholes, "{one} {other} {wholes}");
-                assert!(time.is_zero() || sum(time.ticks() - 1) < wholes, "{one} {other} {wholes}");
-            }
-        }
-        let still = Count::default();
-        assert_eq!(Count::time_for_both(still, still, 1), Duration::MAX);
-        assert_eq!(Count::time_for_both(still, still, 0), Duration::ZERO);
     }
 
     #[test]

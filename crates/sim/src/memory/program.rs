@@ -19,7 +19,8 @@ pub(super) struct Phase {
     reference: f64,
     /// Time per reference without misses on the fastest class, ns.
     think_ns: f64,
-    /// What of its requests the bank that gets most has, per read, where that is counted.
+    /// What the meters count per read, where that is not reads. A count of its own: a read and a
+    /// write-back that come to a whole in one tick would pass a limit together.
     crowded: f64,
     /// 1 / W.
     per_outstanding: f64,
@@ -77,7 +78,7 @@ pub(super) struct Tenant {
     reads: Count,
     writes: Count,
     instructions: Count,
-    /// What the memory meters count, and that of the bank that gets most.
+    /// What the memory meters count, and its count where that is not reads.
     metered: Metered,
     bank: Count,
 }
@@ -103,9 +104,15 @@ impl Tenant {
     /// loads them alike.
     pub(super) fn meter(&mut self, metered: Metered, banks: f64) {
         self.metered = metered;
-        for phase in self.doings.iter_mut().filter(|_| metered.is_of_banks()) {
+        for phase in self.doings.iter_mut().filter(|_| metered != Metered::Reads) {
             let writes = if metered.has_writes() { phase.writebacks } else { 0.0 };
             let share = match phase.memory.pattern {
+                // All that it does is counted as one.
+                Pattern::Jump | Pattern::JumpRandom | Pattern::Random | Pattern::Sequential
+                    if !metered.is_of_banks() =>
+                {
+                    1.0
+                }
                 Pattern::SameBank | Pattern::PrivateBank => 1.0,
                 Pattern::Jump | Pattern::JumpRandom | Pattern::Random | Pattern::Sequential => {
                     1.0 / banks
@@ -161,8 +168,9 @@ impl Tenant {
                 writes,
                 metered: match self.metered {
                     Metered::Reads => None,
-                    Metered::Requests => Some(reads + writes),
-                    Metered::BankReads | Metered::BankRequests => Some(self.bank.pass(time)),
+                    Metered::Requests | Metered::BankReads | Metered::BankRequests => {
+                        Some(self.bank.pass(time))
+                    }
                 },
                 instructions: self.instructions.pass(time),
             },
@@ -176,8 +184,9 @@ impl Tenant {
     pub(super) fn time_to_meter(&self, metered: u64) -> Duration {
         match self.metered {
             Metered::Reads => self.reads.time_for(metered),
-            Metered::Requests => Count::time_for_both(self.reads, self.writes, metered),
-            Metered::BankReads | Metered::BankRequests => self.bank.time_for(metered),
+            Metered::Requests | Metered::BankReads | Metered::BankRequests => {
+                self.bank.time_for(metered)
+            }
         }
     }
     /// Time until the end of its phase at this pace.
