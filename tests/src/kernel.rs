@@ -15,7 +15,7 @@ pub(crate) use shrink::shrink;
 use crate::check::quietly;
 use crate::{Auditor, Dice, Late, RandomSystem};
 use maracas_core::contract::{Claims, Entry, Policy};
-use maracas_core::params::Params;
+use maracas_core::params::{Params, Value};
 use maracas_core::{Cost, Duration, Reservation, System, Vcpu, VcpuId, Workload};
 use rig::Rig;
 use std::fmt;
@@ -234,12 +234,22 @@ impl KernelCase {
     fn system(&self) -> System {
         let mut system = self.base.clone();
         let first = system.vcpus.iter().map(|vcpu| vcpu.id.0 + 1).max().unwrap_or(0);
-        system.vcpus.extend((self.entry.service_vcpus)(&system, &Params::new(), VcpuId(first)));
+        let params = self.params();
+        system.vcpus.extend((self.entry.service_vcpus)(&system, &params, VcpuId(first)));
         system
     }
 
     fn policy(&self) -> Option<Box<dyn Policy>> {
-        (self.entry.build)(&self.system(), &Params::new()).ok()
+        (self.entry.build)(&self.system(), &self.params()).ok()
+    }
+
+    /// What a live run on this machine sets: grants ahead, where the policy gives some.
+    fn params(&self) -> Params {
+        let mut params = Params::new();
+        if self.entry.params.iter().any(|spec| spec.name == "ahead") {
+            params.set("ahead", Value::Flag(true));
+        }
+        params
     }
 
     /// Plays it; `None` where the policy refuses the system, or there is no C compiler.

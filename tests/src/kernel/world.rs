@@ -7,7 +7,7 @@
 use super::law::Twin;
 use super::{KernelFaults, Mistake, Program};
 use crate::Dice;
-use maracas_core::contract::{End, Mode, RunQueue};
+use maracas_core::contract::{End, Grant, Mode, RunQueue};
 use maracas_core::{CoreId, Duration, Instant, Job, JobId, VcpuId};
 use maracas_live_core::{KernelEvent, Ran, Reported};
 use std::collections::{BTreeMap, VecDeque};
@@ -35,6 +35,8 @@ pub(super) struct Cpu {
     pub(super) held: Option<Held>,
     /// When what it holds is spent.
     spent_at: u64,
+    /// When a grant begins to count before it.
+    due: u64,
     /// What it follows.
     pub(super) run_queue: RunQueue,
     /// What was sent and is not taken yet: the sender itself runs there.
@@ -104,7 +106,7 @@ impl World {
         mistake: Option<Mistake>,
         dice: Dice,
     ) -> Self {
-        let cpu = Cpu { spent_at: u64::MAX, ..Cpu::default() };
+        let cpu = Cpu { spent_at: u64::MAX, due: u64::MAX, ..Cpu::default() };
         Self {
             twin: Twin::start(program, cores, vcpus, faults.least),
             least: faults.least,
@@ -140,6 +142,7 @@ impl World {
             let mode = if said[1] == 0 { Mode::Foreground } else { Mode::Background };
             on.extend(next);
             self.cpus[core].spent_at = u64::try_from(said[3]).unwrap_or(u64::MAX);
+            self.cpus[core].due = u64::try_from(said[4]).unwrap_or(u64::MAX);
             let (before, end) = (self.cpus[core].held, end(said[2]));
             if let (Some(held), Some(end)) = (before, end) {
                 self.ended(core, held, end);
@@ -159,15 +162,21 @@ impl World {
         assert_eq!(on.len(), count, "a VCPU is on two cores at {}", self.now);
     }
 
-    /// Where the grant ends of what a core runs.
+    /// Where the grant ends of what a core runs, by when the law says that it is spent.
     fn limit(&self, core: usize, vcpu: VcpuId, mode: Mode) -> u64 {
         let RunQueue { foreground, background, .. } = &self.cpus[core].run_queue;
-        let grant = match mode {
-            Mode::Foreground => foreground.iter().find(|grant| grant.vcpu == vcpu),
-            Mode::Background => background.iter().find(|grant| grant.vcpu == vcpu),
+        let counts = |grant: &Grant| {
+            grant.vcpu == vcpu && grant.from.ticks() <= self.now.saturating_add(self.least)
         };
-        let Some(grant) = grant else { panic!("{vcpu} runs on core{core} and is not granted") };
-        grant.until.0.ticks()
+        let is_granted = match mode {
+            Mode::Foreground => foreground.iter().any(counts),
+            Mode::Background => background.iter().any(counts),
+        };
+        assert!(is_granted, "{vcpu} runs on core{core} and is not granted");
+        let meter = self.meters[vcpu.0 as usize][mode as usize];
+        let spent_at = self.cpus[core].spent_at;
+        let left = if spent_at == u64::MAX { u64::MAX } else { spent_at.saturating_sub(self.now) };
+        meter.saturating_add(left)
     }
 
     fn ended(&mut self, core: usize, held: Held, end: End) {
@@ -267,8 +276,8 @@ impl World {
         let counts = [foreground.len(), background.len()];
         let mut step = format!("q {core} {} {allowed} {} {}", allowance.0, counts[0], counts[1]);
         for grant in foreground.iter().chain(background) {
-            let (until, memory) = (grant.until.0.ticks(), grant.memory.0);
-            let _ = write!(step, " {} {until} {memory} 0", grant.vcpu.0);
+            let (until, from) = (grant.until.0.ticks(), grant.from.ticks());
+            let _ = write!(step, " {} {until} {} {from}", grant.vcpu.0, grant.memory.0);
         }
         self.cpus[core].run_queue = run_queue;
         self.step(&step);
@@ -393,13 +402,14 @@ impl World {
         self.count(place);
     }
 
-    /// When a thread blocks or wakes, or a budget is spent, at the earliest.
+    /// When a thread blocks or wakes, a budget is spent or a grant begins to count, at the earliest.
     pub(super) fn next_change(&self) -> u64 {
         let front = |held: &Held| self.turns[held.vcpu.0 as usize].front();
         let ends = self.cpus.iter().filter_map(|cpu| front(cpu.held.as_ref()?));
         let ends = ends.map(|place| self.now.saturating_add(self.threads[*place].left));
         let wakes = self.threads.iter().map(|thread| thread.wakes_at);
-        let spent = self.cpus.iter().map(|cpu| cpu.spent_at.saturating_sub(self.least));
+        let spent = self.cpus.iter().flat_map(|cpu| [cpu.spent_at, cpu.due]);
+        let spent = spent.map(|at| at.saturating_sub(self.least));
         ends.chain(wakes).chain(spent).min().unwrap_or(u64::MAX)
     }
 
