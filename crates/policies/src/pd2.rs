@@ -320,6 +320,22 @@ impl Pd2 {
             }
         }
     }
+    /// Whether something may run in this quantum.
+    fn may_run(&self, slot: u64) -> bool {
+        self.tasks.iter().any(|task| task.from(self.quantum).is_some_and(|from| from <= slot))
+    }
+    /// A quantum in which nothing else may run changes nothing: it is not asked for, and who is
+    /// behind, as its core was closed for memory, goes on. Only what belongs to no job ends.
+    fn keep_pending(&mut self) {
+        let Self { running, tasks, places, .. } = self;
+        let is_pending = |grant: &Grant| {
+            let task = places.get(grant.vcpu).map(|place| &tasks[*place]);
+            task.is_some_and(|it| it.now.quanta > 0 && it.backlog.deadline().is_some())
+        };
+        for grant in running {
+            *grant = grant.filter(is_pending);
+        }
+    }
     /// In which quantum something may run next, after this one.
     fn next(&self, slot: u64) -> Option<u64> {
         let from = self.tasks.iter().filter_map(|task| task.from(self.quantum)).min()?;
@@ -367,17 +383,20 @@ impl Policy for Pd2 {
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
         self.table.reply(plan);
         let slot = now.ticks() / self.quantum;
-        let is_new = self.decided != Some(slot);
-        let again = self.changed && !is_new;
+        let is_later = self.decided != Some(slot);
+        let again = self.changed && !is_later;
         if again {
             self.tasks.iter_mut().for_each(|task| task.now = task.before);
         }
         self.tasks.iter_mut().for_each(Task::count);
+        let is_new = is_later && self.may_run(slot);
         if is_new {
             self.begin(slot);
         }
         if is_new || again {
             self.select(slot);
+        } else if is_later {
+            self.keep_pending();
         }
         self.changed = false;
         for (core, grant) in (0..).map(CoreId).zip(&self.running) {
