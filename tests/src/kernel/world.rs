@@ -402,7 +402,7 @@ impl World {
         self.count(place);
     }
 
-    /// When a thread blocks or wakes, a budget is spent or a grant begins to count, at the earliest.
+    /// When a thread blocks or wakes, a budget is spent or a grant begins, at the earliest.
     pub(super) fn next_change(&self) -> u64 {
         let front = |held: &Held| self.turns[held.vcpu.0 as usize].front();
         let ends = self.cpus.iter().filter_map(|cpu| front(cpu.held.as_ref()?));
