@@ -243,7 +243,7 @@ impl KernelCase {
         (self.entry.build)(&self.system(), &self.params()).ok()
     }
 
-    /// What a live run on this machine sets: grants ahead, where the policy gives some.
+    /// Grants ahead, where the policy gives some: this machine is the one that begins them.
     fn params(&self) -> Params {
         let mut params = Params::new();
         if self.entry.params.iter().any(|spec| spec.name == "ahead") {

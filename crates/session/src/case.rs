@@ -210,7 +210,6 @@ impl Case {
                 case.notes.extend(more);
             }
             Machine::Live => {
-                case.grant_ahead(false);
                 case.refuse_unsplit_cache()?;
                 let unknown = case.leave_room_for_agents()?;
                 let more = case.unkept().into_iter().chain(case.left_aside()).chain(unknown);
@@ -223,12 +222,10 @@ impl Case {
         Ok(case)
     }
 
-    /// Has a policy that can give grants ahead do so, or not: whatever the file says, that
-    /// depends on who carries a live run out.
-    pub fn grant_ahead(&mut self, gives: bool) {
-        let (spec, params) = (self.spec(AHEAD), &self.params);
-        if spec.is_some_and(|spec| params.flag(spec) != gives) {
-            self.params.set(AHEAD, Value::Flag(gives));
+    /// Has the policy give no grants ahead, whatever the file says: agents leave them out.
+    pub fn give_none_ahead(&mut self) {
+        if self.spec(AHEAD).is_some_and(|spec| self.params.flag(spec)) {
+            self.params.set(AHEAD, Value::Flag(false));
         }
     }
 
