@@ -4,8 +4,8 @@
 //! looked at of which something was learnt or whose next chunk of budget became usable, and the
 //! lists are changed in place.
 
-use super::{Ahead, Maracas};
 use super::background::{Moved, Rule};
+use super::{Ahead, Maracas};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use maracas_core::contract::{Grant, Limit, Plan};

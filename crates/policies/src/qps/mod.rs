@@ -81,9 +81,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 pub(crate) use bound::{covers, interference, interference_of_parts};
 use maracas_core::admission::Verdict;
-use maracas_core::contract::{
-    Claims, Entry, Grant, Mode, Needs, Statistic, no_service_vcpus,
-};
+use maracas_core::contract::{Claims, Entry, Grant, Mode, Needs, Statistic, no_service_vcpus};
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{
     CoreId, Duration, Event, Instant, Job, JobId, Plan, Policy, System, Vcpu, VcpuId,

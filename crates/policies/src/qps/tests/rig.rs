@@ -310,9 +310,8 @@ impl Rig {
     fn decide(&mut self) {
         let now = Instant::from_ticks(self.now);
         let synced = |qps: &Qps| qps.sets.iter().map(|set| set.synced).collect::<Vec<_>>();
-        let is_due = |set: &Set| {
-            set.window.is_some_and(|window| window.next_event(set.synced) <= now)
-        };
+        let is_due =
+            |set: &Set| set.window.is_some_and(|window| window.next_event(set.synced) <= now);
         let mut is_concerned: Vec<bool> = self.qps.sets.iter().map(is_due).collect();
         is_concerned.iter_mut().zip(&self.told).for_each(|(concerned, told)| *concerned |= told);
         // Up to the top of each hierarchy, and down again.
