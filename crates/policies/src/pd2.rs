@@ -324,8 +324,9 @@ impl Pd2 {
     fn may_run(&self, slot: u64) -> bool {
         self.tasks.iter().any(|task| task.from(self.quantum).is_some_and(|from| from <= slot))
     }
-    /// A quantum in which nothing else may run changes nothing: it is not asked for, and who is
-    /// behind, as its core was closed for memory, goes on. Only what belongs to no job ends.
+    /// A quantum in which nothing else may run changes nothing, as no decision is asked for then: a
+    /// task that is behind, since its core was closed for memory, goes on. Only grants of jobs that
+    /// are done end.
     fn keep_pending(&mut self) {
         let Self { running, tasks, places, .. } = self;
         let is_pending = |grant: &Grant| {
