@@ -32,8 +32,6 @@ pub(super) struct Agent {
     is_kept: bool,
     /// It was woken meanwhile.
     was_called: bool,
-    /// Something happened on its core that the decider of that has not seen.
-    news: bool,
 }
 
 /// What a run came to.
@@ -49,18 +47,24 @@ pub struct Played {
     pub calls: u64,
     /// Refusals that were reported to the policy.
     pub refused: u64,
-    /// Those of them that a core took alone.
+    /// Those of them that a group of cores took alone.
     pub alone: u64,
+    /// Those of these that changed more than one core.
+    pub wide: u64,
     /// Samples of memory.
     pub samples: u64,
 }
 
 pub(super) struct Rig {
     shared: Rc<Shared>,
-    /// That of all cores, with the host, which those of single cores borrow.
+    /// That of all cores, with the host, which those of groups borrow.
     decider: Decider,
-    /// Those of single cores.
+    /// Those of groups of cores.
     own: Vec<Decider>,
+    /// By core the number of its group, if there are groups.
+    groups: Vec<usize>,
+    /// By group: something happened on its cores that its decider has not seen.
+    news: Vec<bool>,
     /// What stands in the first is lent to those.
     is_lent: bool,
     clients: Clients,
@@ -107,15 +111,20 @@ impl Rig {
             relief: Relief::default(),
             is_kept: false,
             was_called: false,
-            news: false,
         };
         let off_line = dice.between(0, system.cores.len() as u64 - 1) as usize;
         let host = Around::new(Rc::clone(&shared), cores, replay);
         let mut decider = Decider::new(policy, &system, &[], host);
-        let own = decider.of_cores(|_, _| Around::new(Rc::clone(&shared), Vec::new(), None));
+        let mut own = decider.of_groups(|_, _| Around::new(Rc::clone(&shared), Vec::new(), None));
+        own.iter_mut().for_each(|own| own.fault = case.fault);
+        let group_of =
+            |core| own.iter().position(|own| own.group().is_some_and(|it| it.contains(core)));
+        let groups = system.core_ids().filter_map(group_of).collect();
         shared.world.borrow_mut().is_apart = !own.is_empty();
         Self {
             decider,
+            news: vec![false; own.len()],
+            groups,
             own,
             is_lent: false,
             shared,
@@ -156,6 +165,7 @@ impl Rig {
             wakes: self.wakes,
             decisions: self.told().decisions,
             alone: self.told().alone,
+            wide: self.told().wide,
             calls: self.shared.calls.get(),
             refused: self.shared.refused.get(),
             samples: self.told().samples,
@@ -253,7 +263,7 @@ impl Rig {
             return Ok(());
         }
         self.audit.answered(&self.shared, &self.decider)?;
-        if !self.unseen && !self.agents[place].news && !self.shared.dead.get() {
+        if !self.unseen && !self.has_news(place) && !self.shared.dead.get() {
             Audit::presumed(self.core(place))?;
         }
         let (now, due) = self.core(place).sleep();
@@ -301,7 +311,7 @@ impl Rig {
         self.audit.enforced(core, &self.shared)?;
         self.unseen |= mail;
         match self.is_lent {
-            true => self.agents[place].news |= news || done,
+            true => self.news[self.groups[place]] |= news || done,
             false => self.unseen |= news || done,
         }
         self.consult(id, Some(now))
@@ -343,6 +353,11 @@ impl Rig {
         *relief = Relief { count: relief.count + 2, stuck: ns(250_000_000) };
     }
 
+    /// Whether something happened that the decider of a core's group has not seen.
+    fn has_news(&self, core: usize) -> bool {
+        self.groups.get(core).is_some_and(|group| self.news[*group])
+    }
+
     fn consult(&mut self, core: CoreId, mut woke: Option<Instant>) -> Result<(), String> {
         let place = usize::from(core.0);
         for _ in 0..ROUNDS {
@@ -352,27 +367,55 @@ impl Rig {
                     return Ok(());
                 }
                 self.round_for_all(core, woke.take())?;
-            } else if self.agents[place].news {
+            } else if self.has_news(place) {
+                // So does the one that holds what its group decides by.
+                let of_group = self.agents.iter().zip(&self.groups);
+                let mut of_group = of_group.filter(|(_, group)| **group == self.groups[place]);
+                if of_group.any(|(agent, _)| agent.is_kept) {
+                    return Ok(());
+                }
                 self.round_alone(core, woke.take());
                 if self.agents[place].is_kept {
-                    return Ok(());
+                    return self.replayed();
                 }
             } else {
                 return Ok(());
             }
             self.replayed()?;
+            self.followed()?;
         }
         match self.unseen {
             true => self.ring((place + 1) % self.agents.len()),
-            false if self.agents[place].news => self.ring(place),
+            false if self.has_news(place) => self.ring(self.next_of_group(place)),
             false => {}
+        }
+        Ok(())
+    }
+
+    /// The next core of the same group.
+    fn next_of_group(&self, core: usize) -> usize {
+        let cores = self.groups.len();
+        let mut next = (1..=cores).map(|step| (core + step) % cores);
+        next.find(|next| self.groups[*next] == self.groups[core]).unwrap_or(core)
+    }
+
+    /// Every core has the run queue of the plan of whoever decides for it.
+    fn followed(&self) -> Result<(), String> {
+        for core in &self.decider.host.cores {
+            let plan = match self.is_lent {
+                true => self.own[self.groups[usize::from(core.id.0)]].plan(),
+                false => self.decider.plan(),
+            };
+            if core.run_queue != *plan.run_queue(core.id) {
+                return Err(format!("{} does not follow what was decided for it", core.id));
+            }
         }
         Ok(())
     }
 
     fn round_for_all(&mut self, core: CoreId, woke: Option<Instant>) -> Result<(), String> {
         self.unseen = false;
-        self.agents.iter_mut().for_each(|agent| agent.news = false);
+        self.news.fill(false);
         self.take_back();
         let called = self.decider.round(core, woke);
         for core in called.iter() {
@@ -402,19 +445,20 @@ impl Rig {
         }
     }
 
-    /// The agent of a core decides for that alone; it may be kept off the core meanwhile.
+    /// The agent of a core decides for its group alone; it may be kept off the core meanwhile.
     fn round_alone(&mut self, core: CoreId, woke: Option<Instant>) {
         let place = usize::from(core.0);
-        self.agents[place].news = false;
-        let own = &mut self.own[place];
+        let group = self.groups[place];
+        self.news[group] = false;
+        let own = &mut self.own[group];
         std::mem::swap(&mut self.decider.host, &mut own.host);
-        own.host.own = Some(core);
+        own.host.own = own.group().copied();
         let called = own.round(core, woke);
         own.host.own = None;
         std::mem::swap(&mut self.decider.host, &mut own.host);
-        if !called.is_empty() {
-            self.agents[place].news = true;
-            self.ring(place);
+        for core in called.iter() {
+            self.news[group] = true;
+            self.ring(usize::from(core.0));
         }
         let faults = self.shared.faults;
         if faults.kept_one_in != 0 && self.dice.one_in(faults.kept_one_in) {
