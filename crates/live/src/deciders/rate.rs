@@ -169,7 +169,8 @@ fn rate(name: &str, agents: u32, apart: bool) -> f64 {
     let known = System::new(CORES as usize, vcpus);
     let host_of_all = host(known.vcpus.iter().map(handle).collect());
     let mut all = Decider::new(policy, &known, &[], host_of_all);
-    let own = if apart { all.of_cores(|_, _| host(Vec::new())) } else { Vec::new() };
+    let own = if apart { all.of_groups(|_, _| host(Vec::new())) } else { Vec::new() };
+    let own = own.into_iter().filter_map(|own| Some((*own.group()?, own))).collect();
     let deciders = Deciders::new(all, own);
     deciders.tell_all();
     deciders.round(CoreId(0), None);
