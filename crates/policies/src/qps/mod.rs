@@ -23,13 +23,16 @@
 //! at those sets alone of whose tasks it was told or whose instant has come (`agenda`). From there
 //! it goes up to a host where a master's budget begins or ends, and down to a set whose master
 //! starts or stops; only so does one core's event reach another core. Sets that share no master
-//! stand in hierarchies of their own, which never look at each other. An entry of a queue says all
-//! that dispatching looks at, so that no task is looked up for it (`queue`).
+//! stand in hierarchies of their own, which never look at each other (`hierarchy`): each is lent to
+//! a part that decides for its cores alone, on the live machine under a lock of its own (`own`). An
+//! entry of a queue says all that dispatching looks at, so that no task is looked up for it
+//! (`queue`).
 //!
 //! Reading order: `offline` (rates, packing, masters), `members` (tasks, their jobs and budgets),
 //! `manager` (budgets, modes, windows, the split), `dispatch` (what runs on each core, until when),
-//! then this file, which passes events to them; `agenda`, `queue` and `tree` are helpers, and
-//! `bound` says how often jobs are preempted at most.
+//! `hierarchy`, which passes events to them, then this file, which has all hierarchies and
+//! admission; `agenda`, `queue` and `tree` are helpers, `own` lends, and `bound` says how often jobs
+//! are preempted at most.
 //!
 //! Ties: the last chosen item of a class or set, then masters before tasks, then lower ids.
 //! # Invariants
@@ -57,6 +60,9 @@
 //! run on, as in the paper). What is left of them stands behind the foreground of their set's core,
 //! outside of all classes: it gets what the core would idle away, costs no server any budget, and
 //! goes on with the next job's budget and deadline at the latest.
+//!
+//! What concerns more than one hierarchy (tasks that arrive, leave or change) is decided for all at
+//! once, with all locks; the paper has no such tasks.
 //!
 //! Tasks that arrive while the system runs are admitted into cores with minor sets where they fit
 //! beside what those that left still hold (`parts/holds.rs`); sets are never packed anew. A major
