@@ -314,8 +314,8 @@ fn what_is_lent_decides_as_the_policy_would_and_is_whole_when_it_comes_back() {
     }
 }
 
-/// Tasks for six cores, of which QPS mostly makes two hierarchies of two cores and two of one: their
-/// rates are these percents, less what makes budgets whole ticks.
+/// Tasks for six cores, of which QPS mostly makes two hierarchies of two cores and two of one:
+/// their rates are these percents, less what makes budgets whole ticks.
 fn hierarchies(dice: &mut Dice) -> (System, Vec<Program>) {
     let (mut vcpus, mut programs) = (Vec::new(), Vec::new());
     let mut load = |percent: u64| {

@@ -105,9 +105,6 @@ pub struct Decider<H: Host> {
     /// queue.
     arrived: CoreSet,
     service_requests: ServiceRequests,
-    /// A mistake that a test has planted.
-    #[cfg(feature = "faults")]
-    pub fault: Option<crate::Fault>,
 }
 
 impl<H: Host> Decider<H> {
@@ -145,8 +142,6 @@ impl<H: Host> Decider<H> {
             behind: false,
             arrived: CoreSet::EMPTY,
             service_requests: ServiceRequests::default(),
-            #[cfg(feature = "faults")]
-            fault: None,
         }
     }
 

@@ -66,7 +66,8 @@ pub(crate) struct Drain {
 }
 
 impl Drain {
-    /// One more writer, whose ring has so much room, of all cores or of the group of this first one.
+    /// One more writer, whose ring has so much room, of all cores or of the group of this first
+    /// one.
     fn writer(&mut self, room: usize, group: Option<CoreId>) -> Scribe {
         let (ring, consumer) = RingBuffer::new(room);
         self.rings.push(Ring { ring: consumer, taken: Vec::new() });

@@ -277,7 +277,8 @@ impl Machine {
 }
 
 /// The decider of all cores, and where the policy can do so one of each group of them, which has a
-/// way of its own into the journal; not without `drain`: where the kernel carries the law out one thread decides.
+/// way of its own into the journal; not without `drain`: where the kernel carries the law out one
+/// thread decides.
 fn deciders(
     policy: Box<dyn Policy>,
     setup: &Setup,

@@ -55,18 +55,23 @@ pub struct Played {
     pub samples: u64,
 }
 
+/// Groups of cores that decide alone, if there are any.
+struct Groups {
+    /// Their deciders.
+    own: Vec<Decider>,
+    /// By core the number of its group.
+    of: Vec<usize>,
+    /// By group: something happened on its cores that its decider has not seen.
+    news: Vec<bool>,
+    /// What stands in the decider of all is lent to those.
+    is_lent: bool,
+}
+
 pub(super) struct Rig {
     shared: Rc<Shared>,
     /// That of all cores, with the host, which those of groups borrow.
     decider: Decider,
-    /// Those of groups of cores.
-    own: Vec<Decider>,
-    /// By core the number of its group, if there are groups.
-    groups: Vec<usize>,
-    /// By group: something happened on its cores that its decider has not seen.
-    news: Vec<bool>,
-    /// What stands in the first is lent to those.
-    is_lent: bool,
+    groups: Groups,
     clients: Clients,
     agents: Vec<Agent>,
     audit: Audit,
@@ -116,17 +121,14 @@ impl Rig {
         let host = Around::new(Rc::clone(&shared), cores, replay);
         let mut decider = Decider::new(policy, &system, &[], host);
         let mut own = decider.of_groups(|_, _| Around::new(Rc::clone(&shared), Vec::new(), None));
-        own.iter_mut().for_each(|own| own.fault = case.fault);
-        let group_of =
-            |core| own.iter().position(|own| own.group().is_some_and(|it| it.contains(core)));
-        let groups = system.core_ids().filter_map(group_of).collect();
+        own.iter_mut().for_each(|own| own.plant(case.fault));
+        let has = |own: &Decider, core| own.group().is_some_and(|cores| cores.contains(core));
+        let group_of = |core| own.iter().position(|own| has(own, core));
+        let of = system.core_ids().filter_map(group_of).collect();
         shared.world.borrow_mut().is_apart = !own.is_empty();
         Self {
             decider,
-            news: vec![false; own.len()],
-            groups,
-            own,
-            is_lent: false,
+            groups: Groups { news: vec![false; own.len()], of, own, is_lent: false },
             shared,
             clients,
             agents: vec![agent; system.cores.len()],
@@ -310,8 +312,8 @@ impl Rig {
         let news = core.enforce(now, &births, crossed, Some(agent.relief));
         self.audit.enforced(core, &self.shared)?;
         self.unseen |= mail;
-        match self.is_lent {
-            true => self.news[self.groups[place]] |= news || done,
+        match self.groups.is_lent {
+            true => self.groups.news[self.groups.of[place]] |= news || done,
             false => self.unseen |= news || done,
         }
         self.consult(id, Some(now))
@@ -355,7 +357,7 @@ impl Rig {
 
     /// Whether something happened that the decider of a core's group has not seen.
     fn has_news(&self, core: usize) -> bool {
-        self.groups.get(core).is_some_and(|group| self.news[*group])
+        self.groups.of.get(core).is_some_and(|group| self.groups.news[*group])
     }
 
     fn consult(&mut self, core: CoreId, mut woke: Option<Instant>) -> Result<(), String> {
@@ -369,8 +371,8 @@ impl Rig {
                 self.round_for_all(core, woke.take())?;
             } else if self.has_news(place) {
                 // So does the one that holds what its group decides by.
-                let of_group = self.agents.iter().zip(&self.groups);
-                let mut of_group = of_group.filter(|(_, group)| **group == self.groups[place]);
+                let of_group = self.agents.iter().zip(&self.groups.of);
+                let mut of_group = of_group.filter(|(_, group)| **group == self.groups.of[place]);
                 if of_group.any(|(agent, _)| agent.is_kept) {
                     return Ok(());
                 }
@@ -394,16 +396,16 @@ impl Rig {
 
     /// The next core of the same group.
     fn next_of_group(&self, core: usize) -> usize {
-        let cores = self.groups.len();
+        let cores = self.groups.of.len();
         let mut next = (1..=cores).map(|step| (core + step) % cores);
-        next.find(|next| self.groups[*next] == self.groups[core]).unwrap_or(core)
+        next.find(|next| self.groups.of[*next] == self.groups.of[core]).unwrap_or(core)
     }
 
     /// Every core has the run queue of the plan of whoever decides for it.
     fn followed(&self) -> Result<(), String> {
         for core in &self.decider.host.cores {
-            let plan = match self.is_lent {
-                true => self.own[self.groups[usize::from(core.id.0)]].plan(),
+            let plan = match self.groups.is_lent {
+                true => self.groups.own[self.groups.of[usize::from(core.id.0)]].plan(),
                 false => self.decider.plan(),
             };
             if core.run_queue != *plan.run_queue(core.id) {
@@ -415,7 +417,7 @@ impl Rig {
 
     fn round_for_all(&mut self, core: CoreId, woke: Option<Instant>) -> Result<(), String> {
         self.unseen = false;
-        self.news.fill(false);
+        self.groups.news.fill(false);
         self.take_back();
         let called = self.decider.round(core, woke);
         for core in called.iter() {
@@ -427,9 +429,9 @@ impl Rig {
             self.ring(0);
             self.shared.world.borrow_mut().mail = true;
         }
-        if called.is_empty() && !self.own.is_empty() && self.decider.can_lend() {
-            self.own.iter_mut().for_each(|own| self.decider.lend(own));
-            self.is_lent = true;
+        if called.is_empty() && !self.groups.own.is_empty() && self.decider.can_lend() {
+            self.groups.own.iter_mut().for_each(|own| self.decider.lend(own));
+            self.groups.is_lent = true;
         }
         Ok(())
     }
@@ -440,24 +442,24 @@ impl Rig {
     }
 
     fn take_back(&mut self) {
-        if std::mem::take(&mut self.is_lent) {
-            self.own.iter_mut().for_each(|own| self.decider.take_back(own));
+        if std::mem::take(&mut self.groups.is_lent) {
+            self.groups.own.iter_mut().for_each(|own| self.decider.take_back(own));
         }
     }
 
     /// The agent of a core decides for its group alone; it may be kept off the core meanwhile.
     fn round_alone(&mut self, core: CoreId, woke: Option<Instant>) {
         let place = usize::from(core.0);
-        let group = self.groups[place];
-        self.news[group] = false;
-        let own = &mut self.own[group];
+        let group = self.groups.of[place];
+        self.groups.news[group] = false;
+        let own = &mut self.groups.own[group];
         std::mem::swap(&mut self.decider.host, &mut own.host);
         own.host.own = own.group().copied();
         let called = own.round(core, woke);
         own.host.own = None;
         std::mem::swap(&mut self.decider.host, &mut own.host);
         for core in called.iter() {
-            self.news[group] = true;
+            self.groups.news[group] = true;
             self.ring(usize::from(core.0));
         }
         let faults = self.shared.faults;

@@ -9,6 +9,8 @@
 
 use super::Decider;
 use crate::Host;
+#[cfg(feature = "faults")]
+use maracas_core::CoreId;
 use maracas_core::contract::{Part, Plan, Policy};
 use maracas_core::{CoreSet, Instant};
 
@@ -22,6 +24,9 @@ pub(super) enum Whose {
         cores: CoreSet,
         /// What the policy lends to.
         part: Box<dyn Part>,
+        /// A mistake that a test has planted.
+        #[cfg(feature = "faults")]
+        fault: Option<crate::Fault>,
     },
 }
 
@@ -49,7 +54,12 @@ impl<H: Host> Decider<H> {
                 return None;
             }
             let (plan, host) = (Plan::of_cores(&cores), host(of, &cores));
-            let policy = Whose::Group { cores, part: apart.part(core) };
+            let policy = Whose::Group {
+                cores,
+                part: apart.part(core),
+                #[cfg(feature = "faults")]
+                fault: None,
+            };
             Some(Self { has_begun: true, ..Self::of(policy, plan, capacity, host) })
         };
         all.filter_map(of_group).collect()
@@ -61,6 +71,20 @@ impl<H: Host> Decider<H> {
             Whose::All(_) => None,
             Whose::Group { cores, .. } => Some(cores),
         }
+    }
+
+    /// Plants a mistake in the decider of a group.
+    #[cfg(feature = "faults")]
+    pub const fn plant(&mut self, mistake: Option<crate::Fault>) {
+        if let Whose::Group { fault, .. } = &mut self.policy {
+            *fault = mistake;
+        }
+    }
+    /// Whether what it decides for `core` is not said there, which is a mistake.
+    #[cfg(feature = "faults")]
+    pub(super) fn conceals(&self, core: CoreId, own: CoreId) -> bool {
+        let Whose::Group { fault, .. } = &self.policy else { return false };
+        *fault == Some(crate::Fault::UntoldCore) && core != own
     }
 
     /// Whether everything can be lent: nothing is under way that concerns more than one group, and
@@ -99,7 +123,7 @@ impl<H: Host> Decider<H> {
     }
 
     fn exchange(&mut self, own: &mut Self, lends: bool) {
-        let Whose::Group { cores, part } = &mut own.policy else { return };
+        let Whose::Group { cores, part, .. } = &mut own.policy else { return };
         let Some(apart) = self.policy.get().apart() else { return };
         match lends {
             true => apart.lend(part.as_mut()),

@@ -17,7 +17,7 @@ impl<H: Host> Decider<H> {
         let cause = self.late_cause.take().or(self.cause);
         for core in self.plan.dirty().iter() {
             #[cfg(feature = "faults")]
-            if self.fault == Some(crate::Fault::UntoldCore) && core != own {
+            if self.conceals(core, own) {
                 continue;
             }
             self.host.core(core).follow(self.plan.run_queue(core), decided);

@@ -26,7 +26,7 @@ pub(super) struct Hierarchy {
     pub(super) manner: Manner,
     /// Each set before its host.
     pub(super) sets: Vec<Set>,
-    /// By slots.
+    /// By slots, of which each is one task's for ever: a member that left a major set is no other.
     pub(super) tasks: Vec<Option<Task>>,
     pub(super) agenda: Agenda,
     /// The first core of its sets.
@@ -37,8 +37,8 @@ pub(super) struct Hierarchy {
     pub(super) unwritten: Vec<(CoreId, News)>,
     /// By core, from the first on: whether it is one of them.
     pub(super) is_unwritten: Vec<bool>,
-    /// Slots of tasks of which something changed since the last decision.
-    changed: Vec<u32>,
+    /// Tasks of which something changed since the last decision, and their slots.
+    changed: Vec<(VcpuId, u32)>,
     /// Tasks that left since then: they may stand behind their sets' run queues.
     gone: Vec<VcpuId>,
     /// A run queue under construction.
@@ -128,19 +128,13 @@ impl Hierarchy {
 
     /// Takes a task in; its slot.
     pub(super) fn add(&mut self, task: Task) -> u32 {
-        let free = self.tasks.iter().position(Option::is_none);
-        let slot = free.unwrap_or(self.tasks.len());
-        match free {
-            Some(slot) => self.tasks[slot] = Some(task),
-            None => self.tasks.push(Some(task)),
-        }
-        slot as u32
+        self.tasks.push(Some(task));
+        (self.tasks.len() - 1) as u32
     }
-    /// Lets a task go.
-    pub(super) fn remove(&mut self, slot: u32) -> Option<Task> {
-        let task = self.tasks.get_mut(slot as usize)?.take()?;
-        self.gone.push(task.vcpu);
-        Some(task)
+    /// Lets the task in `slot` go.
+    pub(super) fn remove(&mut self, vcpu: VcpuId, slot: u32) -> Option<Task> {
+        self.gone.push(vcpu);
+        self.tasks.get_mut(slot as usize)?.take()
     }
     /// The task in `slot`.
     #[inline]
@@ -149,11 +143,11 @@ impl Hierarchy {
     }
     /// Does something to a task, and notes the task where that says that it changed.
     #[inline]
-    pub(super) fn change(&mut self, slot: u32, act: impl FnOnce(&mut Task) -> bool) {
+    pub(super) fn change(&mut self, vcpu: VcpuId, slot: u32, act: impl FnOnce(&mut Task) -> bool) {
         let Some(Some(task)) = self.tasks.get_mut(slot as usize) else { return };
         if act(task) && !task.changed {
             task.changed = true;
-            self.changed.push(slot);
+            self.changed.push((vcpu, slot));
         }
     }
 
@@ -164,8 +158,8 @@ impl Hierarchy {
                 local::allow_surplus(set.core, vcpu, false, plan);
             }
         }
-        while let Some(slot) = self.changed.pop() {
-            self.requeue_task(slot, plan);
+        while let Some((vcpu, slot)) = self.changed.pop() {
+            self.requeue_task(vcpu, slot, plan);
         }
         self.agenda.wake(now);
         self.manage(now);
@@ -174,10 +168,9 @@ impl Hierarchy {
     }
 
     /// Brings a task's place in its set's queue, or behind it, in step with its job.
-    fn requeue_task(&mut self, slot: u32, plan: &mut Plan) {
+    fn requeue_task(&mut self, vcpu: VcpuId, slot: u32, plan: &mut Plan) {
         // It may have left.
         let Some(Some(task)) = self.tasks.get_mut(slot as usize) else { return };
-        let vcpu = task.vcpu;
         task.changed = false;
         let set = &mut self.sets[task.set];
         let wanted = task.wanted(self.manner.precise);
@@ -291,7 +284,7 @@ impl Hierarchies {
         let Home { hierarchy, slot } = *self.homes.get(vcpu)?;
         let own = self.at(hierarchy);
         let precise = own.manner.precise;
-        own.change(slot, |task| act(task, precise));
+        own.change(vcpu, slot, |task| act(task, precise));
         Some(hierarchy)
     }
 }

@@ -14,7 +14,6 @@ use maracas_core::{CoreId, Duration, Instant, Job, Vcpu, VcpuId};
 /// deadline while it has budget; what overran goes on with the present job's deadline and budget.
 #[derive(Clone, Debug)]
 pub(super) struct Task {
-    pub(super) vcpu: VcpuId,
     pub(super) set: usize,
     /// In which class of its set it is.
     pub(super) class: Class,
@@ -41,7 +40,6 @@ pub(super) struct Task {
 impl Task {
     pub(super) const fn new(vcpu: &Vcpu, set: usize) -> Self {
         Self {
-            vcpu: vcpu.id,
             set,
             class: Class::A,
             release: Instant::ZERO,
@@ -109,9 +107,6 @@ fn well_formed(vcpu: &Vcpu) -> bool {
     let r = &vcpu.reservation;
     !r.budget.is_zero() && r.budget <= r.deadline && r.deadline <= r.period
 }
-
-/// The slot of a member that left a major set.
-const GONE: u32 = u32::MAX;
 
 impl Qps {
     /// The set of a core.
@@ -221,7 +216,7 @@ impl Qps {
                 self.holds.until_deadline(core, had, deadline);
             }
             let budget = vcpu.reservation.budget;
-            self.hierarchies.list[home.hierarchy].change(home.slot, |task| {
+            self.hierarchies.list[home.hierarchy].change(id, home.slot, |task| {
                 task.budget = budget;
                 true
             });
@@ -237,25 +232,23 @@ impl Qps {
         self.holds.expire(at);
         let home = Arc::make_mut(&mut self.hierarchies.homes).remove(vcpu);
         let Some(Home { hierarchy, slot }) = home else { return };
-        let hierarchy_of = &mut self.hierarchies.list[hierarchy];
-        let Some(mut task) = hierarchy_of.remove(slot) else { return };
-        hierarchy_of.agenda.touch(task.set);
-        let own = &mut hierarchy_of.sets[task.set];
+        let its = &mut self.hierarchies.list[hierarchy];
+        let Some(mut task) = its.remove(vcpu, slot) else { return };
+        its.agenda.touch(task.set);
+        let own = &mut its.sets[task.set];
         let gone = (Item::Task(vcpu), task.class, task.until);
         own.news.add_if(own.queue.requeue(gone, &mut task.queued, None));
-        if let Some(place) = own.members.iter().position(|m| m.item == Item::Task(vcpu)) {
-            if own.excess > 0 {
-                own.members[place].slot = GONE;
-            } else {
-                let Member { rate, .. } = own.members.remove(place);
-                own.rate -= rate;
-                // Where it changed of late, what counted since counts on.
-                let more = self.holds.on(own.core).find(|hold| hold.vcpu.id == vcpu);
-                let had = more.map(|hold| hold.vcpu.clone()).or(had);
-                self.holds.forget(own.core, vcpu);
-                if let Some(had) = had.filter(|_| at < task.deadline) {
-                    self.holds.until_deadline(own.core, had, task.deadline);
-                }
+        if own.excess == 0
+            && let Some(place) = own.members.iter().position(|m| m.item == Item::Task(vcpu))
+        {
+            let Member { rate, .. } = own.members.remove(place);
+            own.rate -= rate;
+            // Where it changed of late, what counted since counts on.
+            let more = self.holds.on(own.core).find(|hold| hold.vcpu.id == vcpu);
+            let had = more.map(|hold| hold.vcpu.clone()).or(had);
+            self.holds.forget(own.core, vcpu);
+            if let Some(had) = had.filter(|_| at < task.deadline) {
+                self.holds.until_deadline(own.core, had, task.deadline);
             }
         }
         self.note(hierarchy);

@@ -31,8 +31,8 @@
 //! Reading order: `offline` (rates, packing, masters), `members` (tasks, their jobs and budgets),
 //! `manager` (budgets, modes, windows, the split), `dispatch` (what runs on each core, until when),
 //! `hierarchy`, which passes events to them, then this file, which has all hierarchies and
-//! admission; `agenda`, `queue` and `tree` are helpers, `own` lends, and `bound` says how often jobs
-//! are preempted at most.
+//! admission; `agenda`, `queue` and `tree` are helpers, `own` lends, and `bound` says how often
+//! jobs are preempted at most.
 //!
 //! Ties: the last chosen item of a class or set, then masters before tasks, then lower ids.
 //! # Invariants
