@@ -55,7 +55,7 @@ pub trait Policy: Send {
     fn meters(&self) -> Meters {
         Meters::default()
     }
-    /// How its cores can decide alone; `None` = they cannot.
+    /// How its cores can decide alone, or in groups; `None` = they cannot.
     fn apart(&mut self) -> Option<&mut dyn Apart> {
         None
     }
@@ -82,6 +82,22 @@ pub struct Statistic {
 pub fn decide(policy: &mut dyn Policy, now: Instant, plan: &mut Plan) {
     plan.begin();
     policy.plan(now, plan);
+    check_wake(now, plan);
+}
+
+/// Asks `policy`, with nothing lent, for the plan of the group of `core` alone, as its part would
+/// be asked.
+///
+/// # Panics
+/// As [`decide`].
+pub fn decide_alone(policy: &mut dyn Apart, core: CoreId, now: Instant, plan: &mut Plan) {
+    plan.begin();
+    policy.plan_alone(core, now, plan);
+    check_wake(now, plan);
+}
+
+#[inline]
+fn check_wake(now: Instant, plan: &Plan) {
     assert!(plan.wake > now, "the policy asks for a wake at {}, not after now = {now}", plan.wake);
 }
 

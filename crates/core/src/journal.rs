@@ -7,8 +7,10 @@
 //! * The first record is the [`Header`]; then [`Record`]s; the last is [`Record::End`].
 //! * A plan record holds what changed and a hash of the whole plan, so that a replay into a fresh
 //!   policy can be compared decision by decision.
-//! * Where cores decide alone ([`crate::contract::Apart`]), instants of different cores may go
-//!   back by as long as a decision took.
+//! * Where groups of cores decide alone ([`crate::contract::Apart`]), a plan record names the group
+//!   that was asked, by its first core: between it and the plan record before stand events of that
+//!   group alone, its run queues and its wake are that group's, its hash is of all. Instants of
+//!   different groups may go back by as long as a decision took.
 //!
 //! [`Replay`] is the one way to do that.
 //!
@@ -83,6 +85,8 @@ pub enum Record {
 /// What one call of `plan` changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Decision {
+    /// The first core of the group that was asked alone; `None` = the policy was, for all cores.
+    pub group: Option<CoreId>,
     /// When the policy was asked.
     pub now: Instant,
     /// The run queues of the dirty cores.
@@ -93,7 +97,7 @@ pub struct Decision {
     pub service_request: Option<(VcpuId, ServiceRequest)>,
     /// Admission answers: the core, or the reason's text.
     pub verdicts: Vec<(VcpuId, Result<CoreId, String>)>,
-    /// The next wake, and whether it is metered.
+    /// The next wake, of the group if one was asked, and whether it is metered.
     pub wake: (Instant, bool),
     /// Hash of all run queues and homes.
     pub hash: u64,
@@ -155,6 +159,7 @@ impl Decision {
     pub fn of(now: Instant, plan: &Plan, hash: &mut PlanHash) -> Self {
         use alloc::string::ToString;
         Self {
+            group: None,
             now,
             run_queues: plan
                 .dirty()
@@ -181,21 +186,24 @@ pub struct Recorder {
     payload: Vec<u8>,
     /// `None` = plans are written without it.
     hash: Option<PlanHash>,
+    /// The first core of the group whose plans it writes; `None` = they are of all cores.
+    group: Option<CoreId>,
 }
 
 impl Recorder {
     /// Begins a journal.
     pub fn new(header: &Header) -> Self {
-        let mut recorder =
-            Self { bytes: MAGIC.to_vec(), payload: Vec::new(), hash: Some(PlanHash::default()) };
+        let (hash, group) = (Some(PlanHash::default()), None);
+        let mut recorder = Self { bytes: MAGIC.to_vec(), payload: Vec::new(), hash, group };
         FORMAT.put(&mut recorder.payload);
         header.put(&mut recorder.payload);
         recorder.seal();
         recorder
     }
-    /// Writes records for a [`Joined`], which gives each plan its hash.
-    pub const fn of_pieces() -> Self {
-        Self { bytes: Vec::new(), payload: Vec::new(), hash: None }
+    /// Writes records for a [`Joined`], which gives each plan its hash: of what decides for all
+    /// cores, or for the group with this first core.
+    pub const fn of_pieces(group: Option<CoreId>) -> Self {
+        Self { bytes: Vec::new(), payload: Vec::new(), hash: None, group }
     }
     /// What was written and not yet taken.
     pub const fn bytes(&mut self) -> &mut Vec<u8> {
@@ -231,7 +239,7 @@ impl Observer for Recorder {
         // Written field by field as `Decision` is, without building one, and hashed as it is
         // written: this is the hot path.
         let (out, hash) = (&mut self.payload, &mut self.hash);
-        out.push(wire::PLANNED);
+        encoding::put_asked(self.group, out);
         now.put(out);
         (plan.dirty().len() as u64).put(out);
         for core in plan.dirty().iter() {

@@ -20,6 +20,8 @@ use core::num::{NonZeroU32, NonZeroU64};
 pub(crate) const EVENT: u8 = 0;
 /// First byte of a plan record.
 pub(crate) const PLANNED: u8 = 1;
+/// First byte of the plan record of a group of cores, whose first core comes next.
+pub(crate) const PLANNED_ALONE: u8 = 5;
 
 /// A type with a place in the journal.
 pub(crate) trait Wire: Sized {

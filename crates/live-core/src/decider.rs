@@ -1,6 +1,6 @@
 //! The policy and everything that is reported to it, as a state without I/O: the agent that has it
-//! decides for all cores, or for the one to which the decider of all has lent what stands there
-//! ([`apart`]).
+//! decides for all cores, or for the group of them to which the decider of all has lent what stands
+//! there ([`apart`]).
 //!
 //! What happens comes in by [`Decider::round`]: what the cores have reported, what was asked for,
 //! the releases that are due. What is to be done goes out through the [`Host`], whose answers come
@@ -155,13 +155,18 @@ impl<H: Host> Decider<H> {
     }
     /// The cores that it decides for.
     fn cores(&self) -> impl Iterator<Item = CoreId> + use<H> {
-        self.plan.core_ids()
+        let group = self.group().copied();
+        let is_own = move |core: &CoreId| group.is_none_or(|group| group.contains(*core));
+        self.plan.core_ids().filter(is_own)
     }
     /// On which core a VCPU sits.
     fn slot(&self, vcpu: VcpuId) -> Option<CoreId> {
         match &self.policy {
             Whose::All(_) => self.known.get(&vcpu).and_then(|known| known.slot),
-            Whose::One { core, .. } => Some(*core),
+            Whose::Group { cores, .. } => match cores.only() {
+                Some(core) => Some(core),
+                None => cores.iter().find(|core| self.jobs[self.plan.place(*core)].seats(vcpu)),
+            },
         }
     }
     /// The jobs of the VCPUs on a core.
@@ -244,8 +249,7 @@ impl<H: Host> Decider<H> {
 
     /// The cores on which something changed that the law depends on, since this was asked last.
     fn stirred(&mut self) -> CoreSet {
-        let stirred = |core: &CoreId| self.host.core(*core).take_stirred();
-        self.plan.core_ids().filter(stirred).collect()
+        self.cores().filter(|core| self.host.core(*core).take_stirred()).collect()
     }
 
     fn feed(&mut self) {
@@ -333,9 +337,10 @@ impl<H: Host> Decider<H> {
     }
 
     /// On which core a VCPU is, or is to begin.
-    fn place(&self, id: VcpuId) -> CoreId {
+    fn place(&mut self, id: VcpuId) -> CoreId {
         let home = self.slot(id).or_else(|| self.plan.home(id));
-        home.or_else(|| on_run_queue(&self.plan, id)).unwrap_or_default()
+        let place = home.or_else(|| on_run_queue(&self.plan, id));
+        place.or_else(|| self.policy.get().apart()?.begins_on(id)).unwrap_or_default()
     }
 
     /// Notifies programs of their releases, as soon as they may learn of them.
@@ -354,7 +359,7 @@ impl<H: Host> Decider<H> {
         known.slot = Some(place);
         let demand = Demand::new(&known.vcpu, now);
         vcpu_handle.has_jobs = demand.is_some();
-        demand.into_iter().for_each(|demand| self.jobs(place).add(id, demand));
+        self.jobs(place).add(id, demand);
         self.host.sits(id, place);
         let sits = vcpu_handle.sit(self.place_on(place));
         // The guardian may have frozen it while its program was being started.

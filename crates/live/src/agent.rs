@@ -2,7 +2,8 @@
 //!
 //! An agent that wakes first *enforces*: the VCPUs that reached their limit on this core stop, by
 //! the law and the run queue that the core has already. Only then it tries to decide
-//! ([`crate::deciders`]): for its own core, where the policy lets cores decide alone, else for all.
+//! ([`crate::deciders`]): for its own group of cores, where the policy lets groups decide alone,
+//! else for all.
 //! The agent that decides for all reads the records of all cores, reports to the policy, and enacts
 //! the plan on all cores: raising a thread of another core costs 4 us, waking the agent there three
 //! times that. An agent that finds others at it goes back to sleep, for they look again after

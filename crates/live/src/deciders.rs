@@ -1,12 +1,13 @@
-//! Who decides: one decider for all cores, or one a core, each for its own.
+//! Who decides: one decider for all cores, or one a group of cores, each for its own.
 //!
-//! Agents only try these locks. One that decides for its core alone holds the lock shared: it
-//! excludes none but one that decides for all. That one holds it alone, and takes back first what
-//! is lent to the deciders of the cores ([`maracas_live_core::Decider::take_back`]).
+//! Agents only try these locks. One that decides for its group holds the lock of all shared: it
+//! excludes none but one that decides for all; and the lock of its group alone, which agents of
+//! other groups never look at. One that decides for all holds that of all alone, and takes back
+//! first what is lent to the deciders of the groups ([`maracas_live_core::Decider::take_back`]).
 //!
 //! Nothing is overlooked: what happened is said first ([`Deciders::tell`], [`Deciders::tell_all`]),
 //! then the lock is tried, and the agent that held it looks at what was said after letting go.
-//! While anything is said that concerns all cores, no agent begins to decide for its own; so the
+//! While anything is said that concerns all cores, no agent begins to decide for its group; so the
 //! last one that was at it finds the lock free.
 
 use maracas_core::{CoreId, CoreSet, Instant};
@@ -19,9 +20,9 @@ pub(crate) trait Decides {
     /// One look at everything, by the agent of `own`, which woke then. The agents of the cores that
     /// it names are to look next.
     fn round(&mut self, own: CoreId, woke: Option<Instant>) -> CoreSet;
-    /// Whether what stands here can be lent to the deciders of the cores.
+    /// Whether what stands here can be lent to the deciders of the groups.
     fn can_lend(&mut self) -> bool;
-    /// Lends to the decider of one core what stands here of it.
+    /// Lends to the decider of a group what stands here of it.
     fn lend(&mut self, own: &mut Self);
     /// Takes it back.
     fn take_back(&mut self, own: &mut Self);
@@ -46,7 +47,8 @@ impl<H: Host> Decides for Decider<H> {
 struct Held<D> {
     /// Never locked: only an agent that holds all of this alone looks at it.
     all: Mutex<D>,
-    /// One a core; none where the policy decides for all. Each is locked by its core's agent alone.
+    /// One a group; none where the policy decides for all. Each is locked by agents of its group's
+    /// cores alone.
     own: Box<[Mutex<D>]>,
     /// What stands in `all` is lent to these.
     is_lent: bool,
@@ -61,7 +63,7 @@ impl<D: Decides> Held<D> {
         }
         all
     }
-    /// Lends to the deciders of the cores whatever can be.
+    /// Lends to the deciders of the groups whatever can be.
     fn lend(&mut self) {
         let all = unpoisoned(self.all.get_mut());
         self.is_lent = !self.own.is_empty() && all.can_lend();
@@ -76,30 +78,56 @@ fn unpoisoned<T>(locked: LockResult<T>) -> T {
     locked.unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Cores that decide together.
+struct Group {
+    cores: CoreSet,
+    /// Something happened that a decision for them is to see.
+    news: AtomicBool,
+}
+
+impl Group {
+    fn has_news(&self) -> bool {
+        self.news.load(Ordering::SeqCst)
+    }
+}
+
 /// The deciders of a run.
 pub(crate) struct Deciders<D> {
     held: RwLock<Held<D>>,
     /// Something happened that a decision for all cores is to see.
     unseen: AtomicBool,
-    /// The same for a decision of one core, by core; none where the policy decides for all.
-    news: Box<[AtomicBool]>,
-    /// Cores decide alone. Set by the agent that holds the lock alone; for all others a hint.
+    /// None where the policy decides for all.
+    groups: Box<[Group]>,
+    /// By core, the place of its group among these.
+    group_of: Box<[usize]>,
+    /// Groups decide alone. Set by the agent that holds the lock alone; for all others a hint.
     apart: AtomicBool,
 }
 
 impl<D: Decides> Deciders<D> {
-    /// The decider of all cores, and one for each core or none.
-    pub(crate) fn new(all: D, own: Vec<D>) -> Self {
-        let news = own.iter().map(|_| AtomicBool::new(false)).collect();
+    /// The decider of all cores, and one for each group of them or none.
+    pub(crate) fn new(all: D, own: Vec<(CoreSet, D)>) -> Self {
+        let (cores, own): (Vec<_>, Vec<_>) = own.into_iter().unzip();
+        let count = cores.iter().map(CoreSet::len).sum::<usize>() as u16;
+        let of = |core| cores.iter().position(|group| group.contains(CoreId(core)));
+        let group_of = (0..count).filter_map(of).collect();
+        let group = |cores| Group { cores, news: AtomicBool::new(false) };
+        let groups = cores.iter().copied().map(group).collect();
         let own = own.into_iter().map(Mutex::new).collect();
         let held = RwLock::new(Held { all: Mutex::new(all), own, is_lent: false });
-        Self { held, unseen: AtomicBool::new(false), news, apart: AtomicBool::new(false) }
+        let (unseen, apart) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { held, unseen, groups, group_of, apart }
+    }
+    fn group(&self, core: CoreId) -> Option<&Group> {
+        self.groups.get(*self.group_of.get(usize::from(core.0))?)
     }
 
     /// Something happened on `core` that is to be decided.
     pub(crate) fn tell(&self, core: CoreId) {
-        match self.news.get(usize::from(core.0)) {
-            Some(news) if self.apart.load(Ordering::SeqCst) => news.store(true, Ordering::SeqCst),
+        match self.group(core) {
+            Some(group) if self.apart.load(Ordering::SeqCst) => {
+                group.news.store(true, Ordering::SeqCst);
+            }
             _ => self.tell_all(),
         }
     }
@@ -113,10 +141,8 @@ impl<D: Decides> Deciders<D> {
         if self.unseen.load(Ordering::SeqCst) {
             return Some(CoreId(((usize::from(core.0) + 1) % cores) as u16));
         }
-        self.has_news(core).then_some(core)
-    }
-    fn has_news(&self, core: CoreId) -> bool {
-        self.news.get(usize::from(core.0)).is_some_and(|news| news.load(Ordering::SeqCst))
+        let group = self.group(core).filter(|group| group.has_news())?;
+        group.cores.iter().find(|other| *other > core).or(group.cores.first())
     }
 
     /// One decision by the agent of `core`, which woke then, where there is anything to decide and
@@ -126,7 +152,7 @@ impl<D: Decides> Deciders<D> {
         fence(Ordering::SeqCst);
         if self.unseen.load(Ordering::SeqCst) {
             self.round_for_all(core, woke)
-        } else if self.has_news(core) {
+        } else if self.group(core).is_some_and(Group::has_news) {
             self.round_alone(core, woke)
         } else {
             None
@@ -134,7 +160,7 @@ impl<D: Decides> Deciders<D> {
     }
 
     fn round_alone(&self, core: CoreId, woke: Option<Instant>) -> Option<CoreSet> {
-        // An agent that holds it alone looks at the news of all cores after letting go; it is
+        // An agent that holds it alone looks at the news of all groups after letting go; it is
         // poisoned where one panicked, and the run is ending.
         let held = self.held.try_read().ok()?;
         if !held.is_lent {
@@ -142,8 +168,10 @@ impl<D: Decides> Deciders<D> {
             self.tell_all();
             return self.round_for_all(core, woke);
         }
-        let mut own = held.own[usize::from(core.0)].try_lock().ok()?;
-        self.news[usize::from(core.0)].store(false, Ordering::SeqCst);
+        let group = *self.group_of.get(usize::from(core.0))?;
+        // The agent of another core of the group that holds it looks at its news after letting go.
+        let mut own = held.own[group].try_lock().ok()?;
+        self.groups[group].news.store(false, Ordering::SeqCst);
         let called = own.round(core, woke);
         called.iter().for_each(|core| self.tell(core));
         Some(called)
@@ -152,7 +180,7 @@ impl<D: Decides> Deciders<D> {
     fn round_for_all(&self, core: CoreId, woke: Option<Instant>) -> Option<CoreSet> {
         let mut held = self.held.try_write().ok()?;
         self.unseen.store(false, Ordering::SeqCst);
-        self.news.iter().for_each(|news| news.store(false, Ordering::SeqCst));
+        self.groups.iter().for_each(|group| group.news.store(false, Ordering::SeqCst));
         let mut called = held.whole().round(core, woke);
         match called.is_empty() {
             true => held.lend(),
@@ -161,9 +189,9 @@ impl<D: Decides> Deciders<D> {
         self.apart.store(held.is_lent, Ordering::SeqCst);
         drop(held);
         fence(Ordering::SeqCst);
-        // Their agents found the lock taken.
-        let with_news = (0..self.news.len() as u16).map(CoreId).filter(|it| self.has_news(*it));
-        with_news.for_each(|core| called.insert(core));
+        // Agents of theirs found the lock taken; any of them will do.
+        let with_news = self.groups.iter().filter(|group| group.has_news());
+        with_news.filter_map(|group| group.cores.first()).for_each(|core| called.insert(core));
         Some(called)
     }
 

@@ -5,6 +5,7 @@
 //! reader puts them into that order. So no agent waits for another, and a piece that an agent has
 //! not finished holds up the reader alone.
 
+use maracas_core::CoreId;
 use maracas_core::journal::{Joined, Record, Recorder};
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::collections::BTreeMap;
@@ -15,8 +16,8 @@ pub use maracas_core::journal::Header;
 
 /// Room for 40 s at 100 KB/s, far more than a writer thread ever lags.
 const RING_BYTES: usize = 1 << 22;
-/// The same of one core: 10 s.
-const CORE_BYTES: usize = RING_BYTES / 4;
+/// The same of a group of cores: 10 s.
+const GROUP_BYTES: usize = RING_BYTES / 4;
 /// What stands before a piece: its number and its length, 8 bytes each.
 const FRAME: usize = 16;
 
@@ -65,17 +66,18 @@ pub(crate) struct Drain {
 }
 
 impl Drain {
-    /// One more writer, whose ring has so much room.
-    fn writer(&mut self, room: usize) -> Scribe {
+    /// One more writer, whose ring has so much room, of all cores or of the group of this first
+    /// one.
+    fn writer(&mut self, room: usize, group: Option<CoreId>) -> Scribe {
         let (ring, consumer) = RingBuffer::new(room);
         self.rings.push(Ring { ring: consumer, taken: Vec::new() });
-        let mut recorder = Recorder::of_pieces();
+        let mut recorder = Recorder::of_pieces(group);
         recorder.bytes().reserve(1 << 16);
         Scribe { recorder, ring, numbers: Arc::clone(&self.numbers), lost: 0 }
     }
-    /// One more writer, for the decider of one core.
-    pub(crate) fn writer_of_core(&mut self) -> Scribe {
-        self.writer(CORE_BYTES)
+    /// One more writer, for the decider of the group of this first core.
+    pub(crate) fn writer_of_group(&mut self, first: Option<CoreId>) -> Scribe {
+        self.writer(GROUP_BYTES, first)
     }
 
     /// Puts together what is in the rings; with `all` what a missing piece comes before too.
@@ -128,7 +130,7 @@ impl Scribe {
         let (journal, numbers) = (Joined::new(header), Arc::default());
         let (rings, early) = (Vec::new(), BTreeMap::new());
         let mut drain = Drain { journal, rings, early, next: 0, numbers };
-        (drain.writer(RING_BYTES), drain)
+        (drain.writer(RING_BYTES, None), drain)
     }
 
     /// Hands over what was recorded since the last call, as one piece. What does not fit is lost,
@@ -204,7 +206,8 @@ mod tests {
     #[test]
     fn pieces_of_many_writers_come_in_the_order_in_which_they_were_handed_over() {
         let (first, mut drain) = Scribe::new(&header());
-        let mut writers = [first, drain.writer_of_core(), drain.writer_of_core()];
+        let [one, other] = [0, 1].map(|core| drain.writer_of_group(Some(CoreId(core))));
+        let mut writers = [first, one, other];
         let note = |round: u64| Record::Note {
             at: Instant::from_ticks(round),
             note: Note::Host(round.to_string()),

@@ -276,8 +276,9 @@ impl Machine {
     }
 }
 
-/// The decider of all cores, and where the policy can do so one of each, which has a way of its own
-/// into the journal; not without `drain`: where the kernel carries the law out one thread decides.
+/// The decider of all cores, and where the policy can do so one of each group of them, which has a
+/// way of its own into the journal; not without `drain`: where the kernel carries the law out one
+/// thread decides.
 fn deciders(
     policy: Box<dyn Policy>,
     setup: &Setup,
@@ -285,8 +286,11 @@ fn deciders(
     drain: Option<&mut Drain>,
 ) -> Deciders<Decider> {
     let mut all = Decider::new(policy, &setup.system, &setup.names, host);
-    let own = drain.map(|drain| all.of_cores(|of, core| of.of_core(core, drain.writer_of_core())));
-    Deciders::new(all, own.unwrap_or_default())
+    let own = drain.map(|drain| {
+        all.of_groups(|of, group| of.of_group(group, drain.writer_of_group(group.first())))
+    });
+    let own = own.unwrap_or_default().into_iter();
+    Deciders::new(all, own.filter_map(|own| Some((*own.group()?, own))).collect())
 }
 
 /// On what it ran and by what, for a reader of the journal elsewhere.

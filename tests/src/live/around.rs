@@ -1,10 +1,10 @@
 //! The simulated host as the deciders ask it: cores that no other thread has, requests that clients
-//! put in, a journal of which only sums are kept. What deciders of one core each decide is held
-//! against the policy of all cores, which is told the same.
+//! put in, a journal of which only sums are kept. What deciders of groups of cores decide is
+//! held against the policy of all cores, which is told the same.
 
 use super::host::{Shared, SimCore, SimVcpu};
-use maracas_core::contract::{Mode, Observer, Sample, decide};
-use maracas_core::{CoreId, Event, Instant, Job, JobId, Plan, Policy, VcpuId};
+use maracas_core::contract::{Mode, Observer, Sample, decide, decide_alone};
+use maracas_core::{CoreId, CoreSet, Event, Instant, Job, JobId, Plan, Policy, VcpuId};
 use maracas_live_core::{Core, Host, Reply, VcpuHandle};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -30,8 +30,9 @@ pub(super) struct Told {
     /// Refusals.
     pub(super) failed: u64,
     pub(super) decisions: u64,
-    /// Those of deciders of one core.
+    /// Those of deciders of groups, and those of them that changed more than one core.
     pub(super) alone: u64,
+    pub(super) wide: u64,
     /// Samples.
     pub(super) samples: u64,
     /// Of all of it.
@@ -54,8 +55,8 @@ pub(super) struct Around {
     pub(super) left: Vec<Handle>,
     /// What samples have reported of each core.
     sampled: Vec<u64>,
-    /// The core whose own decider asks; `None` = that of all cores does.
-    pub(super) own: Option<CoreId>,
+    /// The group of cores whose decider asks; `None` = that of all cores does.
+    pub(super) own: Option<CoreSet>,
     /// What is done on other cores.
     done: Vec<(JobId, u64)>,
     /// The policy of all cores, told what the journal says, and its plan.
@@ -82,16 +83,22 @@ impl Around {
     fn take_done(&mut self) -> Vec<(JobId, u64)> {
         self.done.append(&mut self.shared.world.borrow_mut().done);
         let Some(own) = self.own else { return std::mem::take(&mut self.done) };
-        let here = |job: &JobId| self.cores[usize::from(own.0)].index(job.vcpu).is_some();
+        let here = |job: &JobId| {
+            own.iter().any(|core| self.cores[usize::from(core.0)].index(job.vcpu).is_some())
+        };
         self.done.extract_if(.., |(job, _)| here(job)).collect()
     }
 
     /// Asks the policy of all cores what it makes of the journal so far.
     fn hold_against(&mut self, now: Instant, plan: &Plan) {
         let Some((policy, all)) = &mut self.replay else { return };
-        decide(policy.as_mut(), now, all);
+        let group = self.own.and_then(|own| own.first());
+        match group.and_then(|core| Some((core, policy.apart()?))) {
+            Some((core, apart)) => decide_alone(apart, core, now, all),
+            None => decide(policy.as_mut(), now, all),
+        }
         if !decided_alike(plan, all) {
-            let whose = self.own.map_or("all cores".to_string(), |core| core.to_string());
+            let whose = self.own.map_or("all cores".to_string(), |own| format!("{own:?}"));
             let text = format!("decided for {whose} at {now}: {plan:?}; by replay: {all:?}");
             self.differs.get_or_insert(text);
         }
@@ -170,7 +177,10 @@ impl Observer for Around {
     fn planned(&mut self, now: Instant, plan: &Plan) {
         self.hold_against(now, plan);
         self.told.decisions += 1;
-        self.told.alone += u64::from(self.own.is_some());
+        if self.own.is_some() {
+            self.told.alone += 1;
+            self.told.wide += u64::from(plan.dirty().len() > 1);
+        }
         self.told.mix(plan.wake.ticks());
     }
 }

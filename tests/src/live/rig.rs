@@ -32,8 +32,6 @@ pub(super) struct Agent {
     is_kept: bool,
     /// It was woken meanwhile.
     was_called: bool,
-    /// Something happened on its core that the decider of that has not seen.
-    news: bool,
 }
 
 /// What a run came to.
@@ -49,20 +47,31 @@ pub struct Played {
     pub calls: u64,
     /// Refusals that were reported to the policy.
     pub refused: u64,
-    /// Those of them that a core took alone.
+    /// Those of them that a group of cores took alone.
     pub alone: u64,
+    /// Those of these that changed more than one core.
+    pub wide: u64,
     /// Samples of memory.
     pub samples: u64,
 }
 
+/// Groups of cores that decide alone, if there are any.
+struct Groups {
+    /// Their deciders.
+    own: Vec<Decider>,
+    /// By core the number of its group.
+    of: Vec<usize>,
+    /// By group: something happened on its cores that its decider has not seen.
+    news: Vec<bool>,
+    /// What stands in the decider of all is lent to those.
+    is_lent: bool,
+}
+
 pub(super) struct Rig {
     shared: Rc<Shared>,
-    /// That of all cores, with the host, which those of single cores borrow.
+    /// That of all cores, with the host, which those of groups borrow.
     decider: Decider,
-    /// Those of single cores.
-    own: Vec<Decider>,
-    /// What stands in the first is lent to those.
-    is_lent: bool,
+    groups: Groups,
     clients: Clients,
     agents: Vec<Agent>,
     audit: Audit,
@@ -107,17 +116,19 @@ impl Rig {
             relief: Relief::default(),
             is_kept: false,
             was_called: false,
-            news: false,
         };
         let off_line = dice.between(0, system.cores.len() as u64 - 1) as usize;
         let host = Around::new(Rc::clone(&shared), cores, replay);
         let mut decider = Decider::new(policy, &system, &[], host);
-        let own = decider.of_cores(|_, _| Around::new(Rc::clone(&shared), Vec::new(), None));
+        let mut own = decider.of_groups(|_, _| Around::new(Rc::clone(&shared), Vec::new(), None));
+        own.iter_mut().for_each(|own| own.plant(case.fault));
+        let has = |own: &Decider, core| own.group().is_some_and(|cores| cores.contains(core));
+        let group_of = |core| own.iter().position(|own| has(own, core));
+        let of = system.core_ids().filter_map(group_of).collect();
         shared.world.borrow_mut().is_apart = !own.is_empty();
         Self {
             decider,
-            own,
-            is_lent: false,
+            groups: Groups { news: vec![false; own.len()], of, own, is_lent: false },
             shared,
             clients,
             agents: vec![agent; system.cores.len()],
@@ -156,6 +167,7 @@ impl Rig {
             wakes: self.wakes,
             decisions: self.told().decisions,
             alone: self.told().alone,
+            wide: self.told().wide,
             calls: self.shared.calls.get(),
             refused: self.shared.refused.get(),
             samples: self.told().samples,
@@ -253,7 +265,7 @@ impl Rig {
             return Ok(());
         }
         self.audit.answered(&self.shared, &self.decider)?;
-        if !self.unseen && !self.agents[place].news && !self.shared.dead.get() {
+        if !self.unseen && !self.has_news(place) && !self.shared.dead.get() {
             Audit::presumed(self.core(place))?;
         }
         let (now, due) = self.core(place).sleep();
@@ -300,8 +312,8 @@ impl Rig {
         let news = core.enforce(now, &births, crossed, Some(agent.relief));
         self.audit.enforced(core, &self.shared)?;
         self.unseen |= mail;
-        match self.is_lent {
-            true => self.agents[place].news |= news || done,
+        match self.groups.is_lent {
+            true => self.groups.news[self.groups.of[place]] |= news || done,
             false => self.unseen |= news || done,
         }
         self.consult(id, Some(now))
@@ -343,6 +355,11 @@ impl Rig {
         *relief = Relief { count: relief.count + 2, stuck: ns(250_000_000) };
     }
 
+    /// Whether something happened that the decider of a core's group has not seen.
+    fn has_news(&self, core: usize) -> bool {
+        self.groups.of.get(core).is_some_and(|group| self.groups.news[*group])
+    }
+
     fn consult(&mut self, core: CoreId, mut woke: Option<Instant>) -> Result<(), String> {
         let place = usize::from(core.0);
         for _ in 0..ROUNDS {
@@ -352,27 +369,55 @@ impl Rig {
                     return Ok(());
                 }
                 self.round_for_all(core, woke.take())?;
-            } else if self.agents[place].news {
+            } else if self.has_news(place) {
+                // So does the one that holds what its group decides by.
+                let of_group = self.agents.iter().zip(&self.groups.of);
+                let mut of_group = of_group.filter(|(_, group)| **group == self.groups.of[place]);
+                if of_group.any(|(agent, _)| agent.is_kept) {
+                    return Ok(());
+                }
                 self.round_alone(core, woke.take());
                 if self.agents[place].is_kept {
-                    return Ok(());
+                    return self.replayed();
                 }
             } else {
                 return Ok(());
             }
             self.replayed()?;
+            self.followed()?;
         }
         match self.unseen {
             true => self.ring((place + 1) % self.agents.len()),
-            false if self.agents[place].news => self.ring(place),
+            false if self.has_news(place) => self.ring(self.next_of_group(place)),
             false => {}
+        }
+        Ok(())
+    }
+
+    /// The next core of the same group.
+    fn next_of_group(&self, core: usize) -> usize {
+        let cores = self.groups.of.len();
+        let mut next = (1..=cores).map(|step| (core + step) % cores);
+        next.find(|next| self.groups.of[*next] == self.groups.of[core]).unwrap_or(core)
+    }
+
+    /// Every core has the run queue of the plan of whoever decides for it.
+    fn followed(&self) -> Result<(), String> {
+        for core in &self.decider.host.cores {
+            let plan = match self.groups.is_lent {
+                true => self.groups.own[self.groups.of[usize::from(core.id.0)]].plan(),
+                false => self.decider.plan(),
+            };
+            if core.run_queue != *plan.run_queue(core.id) {
+                return Err(format!("{} does not follow what was decided for it", core.id));
+            }
         }
         Ok(())
     }
 
     fn round_for_all(&mut self, core: CoreId, woke: Option<Instant>) -> Result<(), String> {
         self.unseen = false;
-        self.agents.iter_mut().for_each(|agent| agent.news = false);
+        self.groups.news.fill(false);
         self.take_back();
         let called = self.decider.round(core, woke);
         for core in called.iter() {
@@ -384,9 +429,9 @@ impl Rig {
             self.ring(0);
             self.shared.world.borrow_mut().mail = true;
         }
-        if called.is_empty() && !self.own.is_empty() && self.decider.can_lend() {
-            self.own.iter_mut().for_each(|own| self.decider.lend(own));
-            self.is_lent = true;
+        if called.is_empty() && !self.groups.own.is_empty() && self.decider.can_lend() {
+            self.groups.own.iter_mut().for_each(|own| self.decider.lend(own));
+            self.groups.is_lent = true;
         }
         Ok(())
     }
@@ -397,24 +442,25 @@ impl Rig {
     }
 
     fn take_back(&mut self) {
-        if std::mem::take(&mut self.is_lent) {
-            self.own.iter_mut().for_each(|own| self.decider.take_back(own));
+        if std::mem::take(&mut self.groups.is_lent) {
+            self.groups.own.iter_mut().for_each(|own| self.decider.take_back(own));
         }
     }
 
-    /// The agent of a core decides for that alone; it may be kept off the core meanwhile.
+    /// The agent of a core decides for its group alone; it may be kept off the core meanwhile.
     fn round_alone(&mut self, core: CoreId, woke: Option<Instant>) {
         let place = usize::from(core.0);
-        self.agents[place].news = false;
-        let own = &mut self.own[place];
+        let group = self.groups.of[place];
+        self.groups.news[group] = false;
+        let own = &mut self.groups.own[group];
         std::mem::swap(&mut self.decider.host, &mut own.host);
-        own.host.own = Some(core);
+        own.host.own = own.group().copied();
         let called = own.round(core, woke);
         own.host.own = None;
         std::mem::swap(&mut self.decider.host, &mut own.host);
-        if !called.is_empty() {
-            self.agents[place].news = true;
-            self.ring(place);
+        for core in called.iter() {
+            self.groups.news[group] = true;
+            self.ring(usize::from(core.0));
         }
         let faults = self.shared.faults;
         if faults.kept_one_in != 0 && self.dice.one_in(faults.kept_one_in) {

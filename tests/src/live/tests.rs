@@ -26,10 +26,27 @@ fn cores_of_partitioned_policies_decide_alone_as_all_would() {
 }
 
 #[test]
+fn hierarchies_of_qps_decide_alone_as_all_would() {
+    let (mut decisions, mut alone, mut wide) = (0, 0, 0);
+    for seed in 0..150 {
+        let played = LiveCase::draw(seed, maracas_policies::find("qps")).check_twice();
+        let played = played.unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+        let played = played.unwrap_or_default();
+        (decisions, alone) = (decisions + played.decisions, alone + played.alone);
+        wide += played.wide;
+    }
+    eprintln!("{wide} of {alone} of {decisions}");
+    assert!(alone > decisions / 2, "{alone} of {decisions} decisions");
+    assert!(wide > alone / 20, "{wide} of {alone} change several cores");
+}
+
+#[test]
 fn every_planted_mistake_is_found() {
     for fault in Fault::ALL {
+        // Only a policy of which a part has several cores can make this one.
+        let policy = (fault == Fault::UntoldCore).then(|| maracas_policies::find("qps")).flatten();
         let found = (0..2_000).find_map(|seed| {
-            let case = LiveCase { fault: Some(fault), ..LiveCase::draw(seed, None) };
+            let case = LiveCase { fault: Some(fault), ..LiveCase::draw(seed, policy) };
             Some((seed, case.check().err()?))
         });
         eprintln!("{fault:?}: {found:?}");

@@ -46,6 +46,13 @@ impl Plan {
     pub fn of_core(core: CoreId) -> Self {
         Self::from(core, 1)
     }
+    /// An empty plan for the cores of a group. It has room for those between them, too, which stay
+    /// as they are here.
+    pub fn of_cores(cores: &CoreSet) -> Self {
+        let first = cores.first().unwrap_or_default();
+        let last = cores.iter().last().unwrap_or_default();
+        Self::from(first, usize::from(last.0 - first.0) + 1)
+    }
     fn from(first: CoreId, cores: usize) -> Self {
         Self {
             first,
@@ -62,7 +69,7 @@ impl Plan {
     }
     /// Forgets what the last decision changed and answered.
     #[inline]
-    pub(super) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.dirty.clear();
         self.rehomed.clear();
         if !self.verdicts.is_empty() {

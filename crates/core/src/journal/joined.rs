@@ -40,10 +40,10 @@ impl Joined {
             let whole = reader.rest;
             let payload = reader.payload()?;
             match payload.split_first() {
-                Some((&wire::PLANNED, planned)) => {
+                Some((&first @ (wire::PLANNED | wire::PLANNED_ALONE), planned)) => {
                     let offset = piece.len() - whole.len();
                     let what = "a plan cannot be understood";
-                    let hash = follow(&mut self.hash, planned);
+                    let hash = follow(&mut self.hash, first == wire::PLANNED_ALONE, planned);
                     let hash = hash.ok_or(JournalError { offset, what })?;
                     // In the place of the hash stands 0, which takes one byte.
                     self.journal.payload.extend_from_slice(&payload[..payload.len() - 1]);
@@ -60,9 +60,13 @@ impl Joined {
     }
 }
 
-/// Takes in what a plan changed, as it is written; the hash of all plans then.
-fn follow(hash: &mut PlanHash, mut planned: &[u8]) -> Option<u64> {
+/// Takes in what a plan changed, as it is written, of a group or of all; the hash of all plans
+/// then.
+fn follow(hash: &mut PlanHash, is_of_group: bool, mut planned: &[u8]) -> Option<u64> {
     let rest = &mut planned;
+    if is_of_group {
+        take::<CoreId>(rest)?;
+    }
     take::<Instant>(rest)?;
     for _ in 0..take::<u64>(rest)? {
         let core = take::<CoreId>(rest)?;
@@ -87,39 +91,40 @@ mod tests {
     use super::*;
     use crate::contract::{Grant, Limit, Observer, Plan};
     use crate::params::Params;
-    use crate::{Event, JobId, System};
+    use crate::{CoreSet, Event, JobId, System};
     use alloc::string::String;
 
     fn header() -> Header {
         let (policy, machine, version) = (String::new(), String::new(), String::new());
-        let system = System::new(2, Vec::new());
+        let system = System::new(3, Vec::new());
         let (params, names) = (Params::new(), Vec::new());
         Header { policy, params, system, names, machine, version, seed: 0 }
     }
 
+    /// Of each core of a group, which is the first and the last of three, and of the other.
     #[test]
-    fn pieces_of_two_cores_are_a_journal_of_both() {
+    fn pieces_of_groups_are_a_journal_of_all() {
         let at = Instant::from_ticks;
         let (mut whole, mut joined) = (Recorder::new(&header()), Joined::new(&header()));
-        let mut all = Plan::new(2);
-        let mut own = [CoreId(0), CoreId(1)].map(|core| (core, Plan::of_core(core)));
-        for round in 0..9_u32 {
+        let mut all = Plan::new(3);
+        let [zero, one, two] = [CoreId(0), CoreId(1), CoreId(2)];
+        let outer: CoreSet = [zero, two].into_iter().collect();
+        let mut own = [(zero, Plan::of_cores(&outer)), (one, Plan::of_core(one))];
+        for round in 0..12_u32 {
             let now = at(u64::from(round) + 1);
             let done = Event::Completed(JobId { vcpu: VcpuId(round), index: round });
-            let (core, plan) = &mut own[round as usize % 2];
+            let core = [zero, one, two, one][round as usize % 4];
+            let (group, plan) = &mut own[usize::from(core == one)];
             let grant = Grant::new(VcpuId(round), Limit::NEVER);
-            // What the decision before changed is forgotten.
-            let mut fresh = Plan::of_core(*core);
-            fresh.exchange(plan, *core);
-            fresh.run_queue_mut(*core).foreground.push(grant);
-            *plan = fresh;
-            let mut next = Plan::new(2);
-            [CoreId(0), CoreId(1)].iter().for_each(|core| next.exchange(&mut all, *core));
-            next.run_queue_mut(*core).foreground.push(grant);
-            all = next;
-
-            let mut piece = Recorder::of_pieces();
+            for plan in [&mut *plan, &mut all] {
+                // What the decision before changed is forgotten.
+                plan.begin();
+                plan.run_queue_mut(core).foreground.push(grant);
+                plan.wake = now + crate::Duration::from_ticks(1);
+            }
+            let mut piece = Recorder::of_pieces(Some(*group));
             for recorder in [&mut whole, &mut piece] {
+                recorder.group = Some(*group);
                 recorder.event(now, &done);
             }
             whole.planned(now, &all);

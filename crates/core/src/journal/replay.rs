@@ -1,7 +1,7 @@
 //! Gives a policy that was built anew the events of a journal, and compares its decisions.
 
 use super::{Decision, PlanHash, Record};
-use crate::contract::{Event, decide};
+use crate::contract::{Event, decide, decide_alone};
 use crate::{Instant, Plan, Policy};
 use alloc::boxed::Box;
 use core::fmt;
@@ -45,8 +45,12 @@ impl<'a> Replay<'a> {
         match record {
             Record::Event { at, event } => self.event(*at, event),
             Record::Planned(theirs) => {
-                decide(self.policy, theirs.now, &mut self.plan);
+                match theirs.group.and_then(|core| Some((core, self.policy.apart()?))) {
+                    Some((core, apart)) => decide_alone(apart, core, theirs.now, &mut self.plan),
+                    None => decide(self.policy, theirs.now, &mut self.plan),
+                }
                 let ours = Decision::of(theirs.now, &self.plan, &mut self.hash);
+                let ours = Decision { group: theirs.group, ..ours };
                 if ours != *theirs {
                     return Err(Differs::Decided(Box::new(ours)));
                 }

@@ -48,12 +48,15 @@ fn sample() -> (Vec<u8>, Vec<Record>) {
     let at = Instant::from_ticks(70_000);
     recorder.event(at, &Event::Ran(segment));
     recorder.planned(at, &plan);
+    let decision = Decision::of(at, &plan, &mut PlanHash::default());
+    let of_a_group = Decision { group: Some(CoreId(300)), ..decision.clone() };
+    recorder.record(&Record::Planned(of_a_group.clone()));
     recorder.record(&Record::Gap(3));
     recorder.end(at);
-    let decision = Decision::of(at, &plan, &mut PlanHash::default());
     let records = vec![
         Record::Event { at, event: Event::Ran(segment) },
         Record::Planned(decision),
+        Record::Planned(of_a_group),
         Record::Gap(3),
         Record::End(at),
     ];

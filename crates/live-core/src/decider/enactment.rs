@@ -16,6 +16,10 @@ impl<H: Host> Decider<H> {
         // The older one counts: what was put off has waited since then.
         let cause = self.late_cause.take().or(self.cause);
         for core in self.plan.dirty().iter() {
+            #[cfg(feature = "faults")]
+            if self.conceals(core, own) {
+                continue;
+            }
             self.host.core(core).follow(self.plan.run_queue(core), decided);
         }
         let called = self.moves(own);
@@ -46,7 +50,7 @@ impl<H: Host> Decider<H> {
     /// one (a second was measured). What was put off is done with the next decision after.
     fn moves(&mut self, own: CoreId) -> CoreSet {
         let mut called = CoreSet::EMPTY;
-        if let Whose::One { .. } = self.policy {
+        if self.group().is_some_and(|cores| cores.len() == 1) {
             return called;
         }
         if self.held > 0 {
@@ -83,10 +87,7 @@ impl<H: Host> Decider<H> {
         let run_queue = self.plan.run_queue(to);
         let grants = run_queue.foreground.iter().chain(&run_queue.background);
         let mut vcpus = grants.map(|grant| grant.vcpu).enumerate().skip(place);
-        vcpus.find(|(_, vcpu)| {
-            let slot = self.known.get(vcpu).and_then(|known| known.slot);
-            slot.is_some_and(|slot| slot != to)
-        })
+        vcpus.find(|(_, vcpu)| self.slot(*vcpu).is_some_and(|slot| slot != to))
     }
 
     /// Stop before move: a thread that is queued moves ten times cheaper than one that runs. What
@@ -118,10 +119,9 @@ impl<H: Host> Decider<H> {
     pub(super) fn transfer(&mut self, vcpu: VcpuId, from: CoreId, to: CoreId) -> bool {
         let vcpu_handle = self.host.core(from).detach(vcpu, End::Moved);
         let place = self.place_on(to);
-        let (Some(mut vcpu_handle), Some(known)) = (vcpu_handle, self.known.get_mut(&vcpu)) else {
-            return false;
-        };
-        known.slot = Some(to);
+        let Some(mut vcpu_handle) = vcpu_handle else { return false };
+        // A decider of a group knows it by where its jobs are.
+        self.known.get_mut(&vcpu).into_iter().for_each(|known| known.slot = Some(to));
         let places = [self.plan.place(from), self.plan.place(to)];
         if let Ok([from, to]) = self.jobs.get_disjoint_mut(places) {
             from.transfer(vcpu, to);
@@ -146,8 +146,9 @@ impl<H: Host> Decider<H> {
             None => Instant::NEVER,
         };
         let is_known = self.cores().any(|core| self.plan.core_wake(core) == self.plan.wake);
-        for (place, id) in self.cores().enumerate() {
-            let mut wake_at = self.plan.core_wake(id).min(self.jobs[place].due());
+        for id in self.cores() {
+            let jobs_due = self.jobs[self.plan.place(id)].due();
+            let mut wake_at = self.plan.core_wake(id).min(jobs_due);
             if id == own {
                 wake_at = wake_at.min(service_request).min(self.holds_end());
                 wake_at = if is_known { wake_at } else { wake_at.min(self.plan.wake) };

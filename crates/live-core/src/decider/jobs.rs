@@ -19,19 +19,28 @@ type Events = Vec<(Instant, Event)>;
 /// The jobs of the VCPUs that sit on one core.
 #[derive(Default)]
 pub(super) struct Jobs {
-    demands: BTreeMap<VcpuId, Demand>,
+    /// What each of them demands, where it has jobs.
+    demands: BTreeMap<VcpuId, Option<Demand>>,
     /// Releases of which no program has learned, since its VCPU stood on no run queue yet.
     unobserved: Vec<Job>,
 }
 
 impl Jobs {
-    /// The demand of a VCPU that sits here now.
-    pub(super) fn add(&mut self, vcpu: VcpuId, demand: Demand) {
+    /// A VCPU sits here now, and demands this.
+    pub(super) fn add(&mut self, vcpu: VcpuId, demand: Option<Demand>) {
         self.demands.insert(vcpu, demand);
     }
     /// What a VCPU demands, if it sits here and has jobs.
     pub(super) fn of(&mut self, vcpu: VcpuId) -> Option<&mut Demand> {
-        self.demands.get_mut(&vcpu)
+        self.demands.get_mut(&vcpu)?.as_mut()
+    }
+    /// Whether a VCPU sits here.
+    pub(super) fn seats(&self, vcpu: VcpuId) -> bool {
+        self.demands.contains_key(&vcpu)
+    }
+    /// The VCPUs that sit here.
+    pub(super) fn sitting(&self) -> impl Iterator<Item = VcpuId> {
+        self.demands.keys().copied()
     }
     /// A VCPU is gone.
     pub(super) fn remove(&mut self, vcpu: VcpuId) {
@@ -62,11 +71,13 @@ impl Jobs {
     }
     /// When the next job is released.
     pub(super) fn due(&self) -> Instant {
-        self.demands.values().map(Demand::next_due).min().unwrap_or(Instant::NEVER)
+        self.demands.values().flatten().map(Demand::next_due).min().unwrap_or(Instant::NEVER)
     }
     /// VCPUs of which no program ever reported the end of a job.
     pub(super) fn silent(&self) -> impl Iterator<Item = VcpuId> {
-        let silent = |(vcpu, demand): (&VcpuId, &Demand)| demand.is_silent().then_some(*vcpu);
+        let silent = |(vcpu, demand): (&VcpuId, &Option<Demand>)| {
+            demand.as_ref().is_some_and(Demand::is_silent).then_some(*vcpu)
+        };
         self.demands.iter().filter_map(silent)
     }
     /// Whether any is silent so far: its service is to be looked at.
@@ -83,6 +94,7 @@ impl Jobs {
     ) {
         let mut demands = std::mem::take(&mut self.demands);
         for (vcpu, demand) in &mut demands {
+            let Some(demand) = demand else { continue };
             let mut released = false;
             while let Some(event) = demand.next_event(now) {
                 if let Event::Released(job) = &event.1 {
@@ -112,7 +124,10 @@ impl Jobs {
         core: &mut (impl ManagedCore<H> + ?Sized),
         events: &mut Events,
     ) {
-        for (vcpu, demand) in self.demands.iter_mut().filter(|(_, demand)| demand.is_silent()) {
+        for (vcpu, demand) in &mut self.demands {
+            let Some(demand) = demand.as_mut().filter(|demand| demand.is_silent()) else {
+                continue;
+            };
             let Some(vcpu_handle) = core.vcpu_handle(*vcpu) else { continue };
             if vcpu_handle.has_received() {
                 vcpu_handle.silent_job = SilentJob::None;
@@ -129,7 +144,7 @@ impl Jobs {
         job: JobId,
         core: &mut (impl ManagedCore<H> + ?Sized),
     ) -> bool {
-        let Some(demand) = self.demands.get_mut(&job.vcpu) else { return false };
+        let Some(Some(demand)) = self.demands.get_mut(&job.vcpu) else { return false };
         let can_be = demand.complete(job.index);
         if let Some(vcpu_handle) = core.vcpu_handle(job.vcpu) {
             if !demand.is_silent() {

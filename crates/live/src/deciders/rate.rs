@@ -1,5 +1,6 @@
 //! How many decisions a second agents take on a host that carries nothing out, with one decider for
-//! all cores and with one a core: `cargo test --release -p maracas-live rate -- --nocapture`.
+//! all cores and with one a group of cores: `cargo test --release -p maracas-live rate --
+//! --nocapture`.
 
 use super::Deciders;
 use maracas_core::contract::Observer;
@@ -15,9 +16,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{io, thread, time};
 
-/// Cores, and VCPUs on each of them.
+/// Cores of partitioned policies, and VCPUs on each of them.
 const CORES: u32 = 2;
 const EACH: u32 = 8;
+/// What VCPUs of QPS have of their cores, in hundredths: two hierarchies of two cores.
+const HIERARCHIES: [u64; 6] = [70, 70, 68, 68, 62, 62];
 /// How long is measured.
 const LENGTH: time::Duration = time::Duration::from_millis(300);
 
@@ -113,20 +116,19 @@ impl Observer for Still {
     }
 }
 
-/// One agent: jobs of its core end and begin, by turns of its VCPUs, until time is up.
+/// One agent: jobs of its group end and begin, by turns of its VCPUs, until time is up.
 fn agent(
     deciders: &Deciders<Decider<Still>>,
     cores: &[Mutex<Core<Nothing>>],
-    core: CoreId,
+    (core, vcpus): &(CoreId, Vec<VcpuId>),
     begun: time::Instant,
 ) {
-    let first = u32::from(core.0) * EACH;
     let end = time::Instant::now() + LENGTH;
     let mut turn = 0;
     while time::Instant::now() < end {
         let now = Nothing(begun).now();
-        let (vcpu, index) = (VcpuId(first + turn % EACH), turn / EACH);
-        let deadline = now + Duration::from_micros(u64::from(turn * 7 % 11) + 1);
+        let (vcpu, index) = (vcpus[turn % vcpus.len()], (turn / vcpus.len()) as u32);
+        let deadline = now + Duration::from_micros(turn as u64 * 7 % 11 + 1);
         let id = JobId { vcpu, index };
         if let Ok(mut own) = cores[usize::from(core.0)].lock() {
             if let Some(index) = index.checked_sub(1) {
@@ -135,27 +137,53 @@ fn agent(
             own.outbox.push((now, Event::Released(Job { id, release: now, deadline })));
         }
         turn += 1;
-        deciders.tell(core);
-        while deciders.round(core, None).is_some() {}
+        deciders.tell(*core);
+        while deciders.round(*core, None).is_some() {}
     }
 }
 
-/// Decisions a second by so many agents.
-fn rate(name: &str, agents: u32, apart: bool) -> f64 {
+/// What is decided for.
+fn system(name: &str) -> System {
+    let (t, hundredth) = (Duration::from_millis(100), Duration::from_millis(1));
+    if name == "qps" {
+        let vcpu = |(id, share)| Vcpu::new(id, hundredth * share, t);
+        return System::new(4, (0..).zip(HIERARCHIES).map(vcpu).collect());
+    }
     let vcpu = |id| {
-        let (c, t) = (Duration::from_millis(1), Duration::from_millis(100));
-        Vcpu { pinned: Some(CoreId((id / EACH) as u16)), ..Vcpu::new(id, c, t) }
+        let pinned = Some(CoreId((id / EACH) as u16));
+        Vcpu { pinned, ..Vcpu::new(id, hundredth, t) }
     };
-    let vcpus: Vec<_> = (0..CORES * EACH).map(vcpu).collect();
-    let jobs = vcpus.iter().cloned().map(Vcpu::periodic).collect();
+    System::new(CORES as usize, (0..CORES * EACH).map(vcpu).collect())
+}
+
+/// Of each group of cores that has VCPUs the first core, and these.
+fn groups(policy: &mut dyn Policy, system: &System) -> Vec<(CoreId, Vec<VcpuId>)> {
+    let apart = policy.apart().expect("its cores decide alone");
+    let firsts = system.core_ids().filter(|core| apart.group(*core).first() == Some(*core));
+    let of = |first| {
+        let is_there = |vcpu: &&Vcpu| {
+            let core = apart.begins_on(vcpu.id).or(vcpu.pinned);
+            core.is_some_and(|core| apart.group(first).contains(core))
+        };
+        (first, system.vcpus.iter().filter(is_there).map(|vcpu| vcpu.id).collect())
+    };
+    firsts.map(of).collect()
+}
+
+/// Decisions a second by so many agents, one a group.
+fn rate(name: &str, agents: usize, apart: bool) -> f64 {
+    // Known to the decider without jobs: here they come and go by the outbox alone.
+    let known = system(name);
+    let jobs = known.vcpus.iter().cloned().map(Vcpu::periodic).collect();
+    let with_jobs = System { vcpus: jobs, ..known.clone() };
     let entry = maracas_policies::find(name).expect("a policy of ours");
-    let system = System::new(CORES as usize, jobs);
-    let policy: Box<dyn Policy> =
-        (entry.build)(&system, &Params::new()).unwrap_or_else(|why| panic!("{why:?}"));
+    let mut policy: Box<dyn Policy> =
+        (entry.build)(&with_jobs, &Params::new()).unwrap_or_else(|why| panic!("{why:?}"));
+    let groups = groups(policy.as_mut(), &with_jobs);
     let begun = time::Instant::now();
     let means = Means { fifo: true, freezer: false, events: true };
-    let core = |id| Mutex::new(Core::new(CoreId(id), Nothing(begun), means, WakeCost::LEAST));
-    let cores: Arc<[_]> = (0..CORES as u16).map(core).collect();
+    let core = |id| Mutex::new(Core::new(id, Nothing(begun), means, WakeCost::LEAST));
+    let cores: Arc<[_]> = known.core_ids().map(core).collect();
     let decisions = Arc::new(AtomicU64::new(0));
     let host = |requests| Still {
         cores: Arc::clone(&cores),
@@ -165,19 +193,18 @@ fn rate(name: &str, agents: u32, apart: bool) -> f64 {
     };
     let handle =
         |vcpu: &Vcpu| Request::Attach(Box::new(VcpuHandle::new(vcpu.id, Nothing(begun), false)));
-    // Known to the decider without jobs: here they come and go by the outbox alone.
-    let known = System::new(CORES as usize, vcpus);
     let host_of_all = host(known.vcpus.iter().map(handle).collect());
     let mut all = Decider::new(policy, &known, &[], host_of_all);
-    let own = if apart { all.of_cores(|_, _| host(Vec::new())) } else { Vec::new() };
+    let own = if apart { all.of_groups(|_, _| host(Vec::new())) } else { Vec::new() };
+    let own = own.into_iter().filter_map(|own| Some((*own.group()?, own))).collect();
     let deciders = Deciders::new(all, own);
     deciders.tell_all();
     deciders.round(CoreId(0), None);
     decisions.store(0, Ordering::Relaxed);
     thread::scope(|scope| {
-        for core in (0..agents as u16).map(CoreId) {
+        for group in &groups[..agents] {
             let (deciders, cores) = (&deciders, &cores);
-            scope.spawn(move || agent(deciders, cores, core, begun));
+            scope.spawn(move || agent(deciders, cores, group, begun));
         }
     });
     decisions.load(Ordering::Relaxed) as f64 / LENGTH.as_secs_f64()
@@ -185,9 +212,9 @@ fn rate(name: &str, agents: u32, apart: bool) -> f64 {
 
 #[test]
 fn the_rate_of_decisions_on_a_host_that_carries_nothing_out() {
-    for name in ["p-edf", "p-rm"] {
+    for name in ["p-edf", "p-rm", "qps"] {
         for (agents, apart) in [(1, false), (1, true), (2, false), (2, true)] {
-            let whose = if apart { "of each core" } else { "of all cores" };
+            let whose = if apart { "of each group" } else { "of all cores" };
             let thousands = rate(name, agents, apart) / 1e3;
             eprintln!(
                 "{name}: {agents} agents, deciders {whose}: {thousands:.0} thousand a second"

@@ -8,11 +8,11 @@ struct Said {
     seen: Box<[AtomicU64]>,
 }
 
-/// Sees what was said, of one core or of all. Nothing protects it but [`Deciders`].
+/// Sees what was said, of a group of cores or of all. Nothing protects it but [`Deciders`].
 struct Sees<'a> {
     said: &'a Said,
-    own: Option<CoreId>,
-    /// Of how many cores what stands here is lent; of one core whether it was lent to.
+    own: Option<CoreSet>,
+    /// To how many groups what stands here is lent; of a group whether it was lent to.
     lent: usize,
     rounds: u64,
     /// It decides for all again and again before it lends.
@@ -22,13 +22,12 @@ struct Sees<'a> {
 impl Decides for Sees<'_> {
     fn round(&mut self, own: CoreId, _: Option<Instant>) -> CoreSet {
         self.rounds += 1;
-        assert!(self.own.is_none_or(|core| core == own && self.lent == 1));
+        assert!(self.own.is_none_or(|cores| cores.contains(own) && self.lent == 1));
         assert!(self.own.is_some() || self.lent == 0, "it decides for all with nothing lent");
-        let cores = match self.own {
-            Some(core) => usize::from(core.0)..usize::from(core.0) + 1,
-            None => 0..self.said.asked.len(),
-        };
-        for core in cores {
+        let all = 0..self.said.asked.len();
+        let is_own =
+            |core: &usize| self.own.is_none_or(|cores| cores.contains(CoreId(*core as u16)));
+        for core in all.filter(is_own) {
             let asked = self.said.asked[core].load(Ordering::SeqCst);
             self.said.seen[core].store(asked, Ordering::SeqCst);
         }
@@ -56,12 +55,14 @@ fn agent(deciders: &Deciders<Sees<'_>>, core: CoreId, wakeups: &[AtomicBool]) {
     }
 }
 
-/// Each agent says and decides so often, one in `one_in` times for all cores.
-fn play(cores: usize, times: u64, one_in: u64, settles: u64) {
+/// Each agent says and decides so often, one in `one_in` times for all cores. Of so many groups,
+/// each has every so many-th core.
+fn play((cores, groups): (usize, u16), times: u64, one_in: u64, settles: u64) {
     let count = || (0..cores).map(|_| AtomicU64::new(0)).collect();
     let said = Said { asked: count(), seen: count() };
     let sees = |own| Sees { said: &said, own, lent: 0, rounds: 0, settles };
-    let own = (0..cores as u16).map(|core| sees(Some(CoreId(core)))).collect();
+    let group = |first| (0..cores as u16).skip(first).step_by(groups.into()).map(CoreId).collect();
+    let own = (0..usize::from(groups)).map(group).map(|group| (group, sees(Some(group)))).collect();
     let deciders = Deciders::new(sees(None), own);
     let wakeups: Vec<_> = (0..cores).map(|_| AtomicBool::new(false)).collect();
     thread::scope(|scope| {
@@ -92,7 +93,9 @@ fn play(cores: usize, times: u64, one_in: u64, settles: u64) {
 #[test]
 fn whatever_is_said_is_decided() {
     for (one_in, settles) in [(u64::MAX, 1), (1, 1), (7, 1), (7, 3), (100, 2)] {
-        play(2, 20_000, one_in, settles);
-        play(5, 4_000, one_in, settles);
+        play((2, 2), 20_000, one_in, settles);
+        play((2, 1), 20_000, one_in, settles);
+        play((5, 5), 4_000, one_in, settles);
+        play((5, 2), 4_000, one_in, settles);
     }
 }

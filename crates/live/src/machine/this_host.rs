@@ -11,7 +11,7 @@ use crate::sense::{Reading, Sensor};
 use crate::setup::Setup;
 use maracas_core::contract::{Observer, Sample};
 use maracas_core::journal::Record;
-use maracas_core::{CoreId, Event, Instant, Job, Plan, VcpuId};
+use maracas_core::{CoreId, CoreSet, Event, Instant, Job, Plan, VcpuId};
 use maracas_live_core::Host;
 use std::io;
 use std::ops::DerefMut;
@@ -26,8 +26,8 @@ pub(crate) struct ThisHost {
     mailbox: Arc<Mailbox>,
     scribe: Scribe,
     sampler: Option<Sampler>,
-    /// The one core that is decided for; `None` = all.
-    own: Option<CoreId>,
+    /// The group of cores that is decided for; `None` = all.
+    own: Option<CoreSet>,
 }
 
 impl ThisHost {
@@ -40,16 +40,16 @@ impl ThisHost {
     ) -> Self {
         Self { cores, mailbox, scribe, sampler, own: None }
     }
-    /// The same host for the decider of one core.
-    pub(crate) fn of_core(&self, core: CoreId, scribe: Scribe) -> Self {
+    /// The same host for the decider of a group of cores.
+    pub(crate) fn of_group(&self, group: &CoreSet, scribe: Scribe) -> Self {
         let (cores, mailbox) = (self.cores.clone(), Arc::clone(&self.mailbox));
-        Self { cores, mailbox, scribe, sampler: None, own: Some(core) }
+        Self { cores, mailbox, scribe, sampler: None, own: Some(*group) }
     }
     /// Jobs that are done on its cores.
     fn take_done(&self, into: &mut Vec<Request>) {
-        let all = 0..self.mailbox.jobs.done.len();
-        let cores = self.own.map_or(all, |own| usize::from(own.0)..usize::from(own.0) + 1);
-        for done in &self.mailbox.jobs.done[cores] {
+        let is_own = |core: u16| self.own.is_none_or(|own| own.contains(CoreId(core)));
+        let done = (0..).zip(&*self.mailbox.jobs.done);
+        for (_, done) in done.filter(|(core, _)| is_own(*core)) {
             done.take(|(job, at)| into.push(Request::Completed { job, at }));
         }
     }

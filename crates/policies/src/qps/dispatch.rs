@@ -1,16 +1,17 @@
 //! The dispatcher: what runs of the touched sets and where, and until when that holds.
 
+use super::hierarchy::Hierarchy;
 use super::queue::Key;
-use super::{Class, Manner, News, Phase, Qps, Set, Source, Window};
+use super::{Class, Manner, News, Phase, Set, Source, Window};
 use alloc::vec::Vec;
 use maracas_core::{CoreId, Duration, Instant, Plan, contract::Grant};
 
-impl Qps {
+impl Hierarchy {
     /// Chooses anew for the touched sets, hosts before the sets whose masters they may run, and
     /// writes the run queues of the cores on which that changes anything.
     pub(super) fn dispatch(&mut self, now: Instant, plan: &mut Plan) {
         while let Some(set) = self.agenda.pop() {
-            self.choose(set, now);
+            self.choose(set, now, plan);
         }
         while let Some((core, news)) = self.unwritten.pop() {
             self.write_run_queue(core, news, plan);
@@ -19,7 +20,7 @@ impl Qps {
 
     /// Says what runs of a set and where, until when that holds, and which masters among its items
     /// start and stop with that.
-    fn choose(&mut self, set: usize, now: Instant) {
+    fn choose(&mut self, set: usize, now: Instant, plan: &mut Plan) {
         let own = &mut self.sets[set];
         let (core, before) = (own.core, own.heads);
         let (mut due, mut phase) = (Instant::NEVER, None);
@@ -47,6 +48,7 @@ impl Qps {
         }
         let heads = own.heads;
         self.agenda.wait(set, due);
+        plan.set_core_wake(core, due);
         // Masters that led before and no longer do stop.
         let led = |run: Option<(Option<Class>, CoreId)>| {
             heads[run?.0.map_or(0, Class::index)].and_then(Key::guest)
@@ -83,14 +85,15 @@ impl Qps {
 
     /// Has a core run what a source has pending, of which there is news or not.
     fn serve(&mut self, core: CoreId, source: Option<Source>, mut news: News) {
-        let served = &mut self.sources[core.0 as usize];
+        let place = self.place(core);
+        let served = &mut self.sources[place];
         if *served != source {
             (*served, news) = (source, News::Other);
         }
         if news == News::Nothing {
             return;
         }
-        if !core::mem::replace(&mut self.is_unwritten[core.0 as usize], true) {
+        if !core::mem::replace(&mut self.is_unwritten[place], true) {
             self.unwritten.push((core, news));
         } else if let Some((_, before)) = self.unwritten.iter_mut().find(|(it, _)| *it == core) {
             *before = News::Other;
@@ -98,7 +101,8 @@ impl Qps {
     }
 
     fn write_run_queue(&mut self, core: CoreId, news: News, plan: &mut Plan) {
-        self.is_unwritten[core.0 as usize] = false;
+        let place = self.place(core);
+        self.is_unwritten[place] = false;
         if let News::Gone(vcpu) = news
             && plan.run_queue(core).foreground.first().is_some_and(|first| first.vcpu == vcpu)
         {
@@ -107,7 +111,7 @@ impl Qps {
         }
         let mut run_queue = core::mem::take(&mut self.scratch);
         run_queue.clear();
-        if let Some(Source { set, class }) = self.sources[core.0 as usize] {
+        if let Some(Source { set, class }) = self.sources[place] {
             let own = &self.sets[set];
             let is_whole = own.show(class, &mut run_queue);
             // Nothing else has a claim to a core on which a class runs alone. A master that waits

@@ -3,11 +3,12 @@
 //! A set is in QPS mode while all its items are active. Its windows reach from deadline to deadline
 //! of its items; all instants are nominal, however late the decision.
 
+use super::hierarchy::Hierarchy;
 use super::offline::{Item, RESERVE};
-use super::{BOTH, Class, News, Phase, Qps, Split, Window};
+use super::{BOTH, Class, Member, News, Phase, Split, Window};
 use maracas_core::Instant;
 
-impl Qps {
+impl Hierarchy {
     /// Brings the budgets, modes and windows of the touched sets up to `now`, hosted sets before
     /// their hosts, which they may touch.
     pub(super) fn manage(&mut self, now: Instant) {
@@ -103,7 +104,7 @@ impl Qps {
     fn outlook(&self, set: usize, now: Instant) -> Option<(Instant, Instant)> {
         let mut outlook = (Instant::ZERO, Instant::NEVER);
         for member in &self.sets[set].members {
-            let (release, deadline) = self.activity(member.item)?;
+            let (release, deadline) = self.activity(member)?;
             if deadline <= now {
                 return None;
             }
@@ -113,9 +114,9 @@ impl Qps {
     }
 
     /// When the item's present job was released and is due. A master's job is its set's window.
-    pub(super) fn activity(&self, item: Item) -> Option<(Instant, Instant)> {
-        match item {
-            Item::Task(vcpu) => self.tasks.get(vcpu).map(|task| (task.release, task.deadline)),
+    fn activity(&self, member: &Member) -> Option<(Instant, Instant)> {
+        match member.item {
+            Item::Task(_) => self.task(member.slot).map(|task| (task.release, task.deadline)),
             Item::Master(guest) => {
                 self.sets[guest].window.as_ref().map(|window| (window.start, window.end))
             }
@@ -129,8 +130,9 @@ impl Qps {
     /// others only all together, because they had a core to themselves. So those are never parted
     /// (algorithms.md B.4). Where all begin together, any split will do.
     fn split(&mut self, set: usize, now: Instant) -> u64 {
-        let fresh = |qps: &Self, item| qps.activity(item).is_some_and(|(from, _)| from == now);
-        let all = self.sets[set].members.iter().all(|member| fresh(self, member.item));
+        let fresh =
+            |own: &Self, member: &Member| own.activity(member).is_some_and(|(from, _)| from == now);
+        let all = self.sets[set].members.iter().all(|member| fresh(self, member));
         let (mut load, mut count) = (0, 0);
         let half = self.sets[set].rate.div_ceil(2);
         let last = self.sets[set].members.len() - 1;
@@ -140,28 +142,28 @@ impl Qps {
             let in_a = match self.manner.split {
                 Split::Halves if all => load < half && place < last,
                 Split::Single if all => count < 1,
-                Split::Halves | Split::Single => fresh(self, member.item),
+                Split::Halves | Split::Single => fresh(self, &member),
                 Split::Fixed => load < half && place < last,
             };
             if in_a {
                 load += member.rate;
                 count += 1;
             }
-            self.set_class(set, member.item, if in_a { Class::A } else { Class::B });
+            self.set_class(set, &member, if in_a { Class::A } else { Class::B });
         }
         load
     }
 
     /// Says in which class of a set an item is, to the item and to its entry in the queue.
-    fn set_class(&mut self, set: usize, item: Item, class: Class) {
-        match item {
-            Item::Task(vcpu) => {
-                if let Some(task) = self.tasks.get_mut(vcpu) {
+    fn set_class(&mut self, set: usize, member: &Member, class: Class) {
+        match member.item {
+            Item::Task(_) => {
+                if let Some(Some(task)) = self.tasks.get_mut(member.slot as usize) {
                     task.class = class;
                 }
             }
             Item::Master(guest) => self.sets[guest].class = class,
         }
-        self.sets[set].queue.set_class(item, class);
+        self.sets[set].queue.set_class(member.item, class);
     }
 }

@@ -1,11 +1,13 @@
 //! The tasks of the sets: their jobs and budgets, and how they come, change and go.
 
+use super::hierarchy::Home;
 use super::offline::{Item, density};
-use super::{Class, Member, Qps, Set};
+use super::{Class, Member, Qps, Seat, Set};
 use crate::parts::table::Use;
 use crate::parts::{fluid, jobs};
 use alloc::format;
-use maracas_core::{Duration, Instant, Job, Vcpu, VcpuId};
+use alloc::sync::Arc;
+use maracas_core::{CoreId, Duration, Instant, Job, Vcpu, VcpuId};
 
 /// A task and its present job, which is the last one released. It is active from the job's release
 /// to its deadline, whether the job is complete or not. An earlier job that is late keeps its own
@@ -107,6 +109,20 @@ fn well_formed(vcpu: &Vcpu) -> bool {
 }
 
 impl Qps {
+    /// The set of a core.
+    fn set(&self, core: CoreId) -> &Set {
+        let Seat { hierarchy, set } = self.seats[usize::from(core.0)];
+        &self.hierarchies.list[hierarchy].sets[set]
+    }
+    fn set_mut(&mut self, core: CoreId) -> &mut Set {
+        let Seat { hierarchy, set } = self.seats[usize::from(core.0)];
+        &mut self.hierarchies.list[hierarchy].sets[set]
+    }
+    /// The cores, each of which has a set.
+    fn cores(&self) -> impl Iterator<Item = CoreId> + use<> {
+        (0..self.seats.len() as u16).map(CoreId)
+    }
+
     /// Admits a task into the first minor set where it fits.
     pub(super) fn arrive(&mut self, vcpu: &Vcpu, at: Instant) {
         if let Some(reason) = jobs::objection(vcpu) {
@@ -119,13 +135,13 @@ impl Qps {
         }
         let rate = self.grid.up(density(vcpu));
         self.holds.expire(at);
-        let Some(set) = (0..self.sets.len()).find(|set| self.has_room(*set, rate)) else {
+        let Some(core) = self.cores().find(|core| self.has_room(*core, rate)) else {
             let (id, budget, span) = (vcpu.id, vcpu.reservation.budget, vcpu.reservation.deadline);
             let has_room = |set: &Set| set.excess == 0 && set.rate + rate <= self.grid.capacity;
-            let later = self.sets.iter().find(|set| has_room(set));
+            let later = self.cores().find(|core| has_room(self.set(*core)));
             let way_out = match later {
-                Some(Set { core, .. }) => {
-                    let free = self.holds.on(*core).map(|hold| hold.until).max();
+                Some(core) => {
+                    let free = self.holds.on(core).map(|hold| hold.until).max();
                     let free = free.unwrap_or(at);
                     format!("what others left of {core} is free at {free}; ask again then")
                 }
@@ -138,16 +154,21 @@ impl Qps {
             return self.table.refuse(id, reason);
         };
         if self.table.arrive(vcpu, at).is_some() {
-            self.sets[set].members.push(Member { item: Item::Task(vcpu.id), rate });
-            self.sets[set].rate += rate;
-            self.tasks.insert(vcpu.id, Task::new(vcpu, set));
+            let Seat { hierarchy, set } = self.seats[usize::from(core.0)];
+            let own = &mut self.hierarchies.list[hierarchy];
+            let slot = own.add(Task::new(vcpu, set));
+            own.sets[set].members.push(Member { item: Item::Task(vcpu.id), slot, rate });
+            own.sets[set].rate += rate;
+            let homes = Arc::make_mut(&mut self.hierarchies.homes);
+            homes.insert(vcpu.id, Home { hierarchy, slot });
         }
     }
 
-    /// Whether a set is minor and stays so with `rate` more, beside what is held of its core.
-    fn has_room(&self, set: usize, rate: u64) -> bool {
-        let own = &self.sets[set];
-        let held = self.holds.on(own.core).map(|hold| {
+    /// Whether the set of a core is minor and stays so with `rate` more, beside what is held of the
+    /// core.
+    fn has_room(&self, core: CoreId, rate: u64) -> bool {
+        let own = self.set(core);
+        let held = self.holds.on(core).map(|hold| {
             let there = own.members.iter().find(|member| member.item == Item::Task(hold.vcpu.id));
             // A task that changed counts as a member already.
             self.grid.up(density(&hold.vcpu)).saturating_sub(there.map_or(0, |member| member.rate))
@@ -160,19 +181,22 @@ impl Qps {
     pub(super) fn alter(&mut self, vcpu: &Vcpu, at: Instant) {
         let id = vcpu.id;
         let vcpu = &fluid::dense(vcpu);
-        let known = self.tasks.get(id).map(|task| (task.set, task.deadline));
-        let Some((set, deadline)) = known.filter(|_| well_formed(vcpu)) else {
+        let home = self.hierarchies.homes.get(id).copied();
+        let known = home.and_then(|home| {
+            let own = &self.hierarchies.list[home.hierarchy];
+            own.task(home.slot).map(|task| (home, own.sets[task.set].core, task.deadline))
+        });
+        let Some((home, core, deadline)) = known.filter(|_| well_formed(vcpu)) else {
             // The table says why not.
             _ = self.table.change(vcpu, at);
             return;
         };
         let rate = self.grid.up(density(vcpu));
-        let places = self.sets[set].members.iter();
+        let places = self.set(core).members.iter();
         let place = places.take_while(|member| member.item != Item::Task(id)).count();
-        let old = self.sets[set].members[place].rate;
+        let old = self.set(core).members[place].rate;
         self.holds.expire(at);
-        if !self.has_room(set, rate.saturating_sub(old)) {
-            let core = self.sets[set].core;
+        if !self.has_room(core, rate.saturating_sub(old)) {
             let reason = format!(
                 "{id} cannot change to {} every {}: the set of {core} has no room, and sets are \
                  packed before the start only; start anew with the change",
@@ -183,19 +207,20 @@ impl Qps {
         let had = self.table.get(id).cloned();
         // The sets hold what counts; the table asks for U at most m only.
         if self.table.change(vcpu, at) {
-            let own = &mut self.sets[set];
+            let own = self.set_mut(core);
             own.members[place].rate = rate;
             own.rate = own.rate - old + rate;
             let had = had.filter(|_| rate < old && at < deadline);
-            let holds = self.holds.on(own.core).any(|hold| hold.vcpu.id == id);
+            let holds = self.holds.on(core).any(|hold| hold.vcpu.id == id);
             if let Some(had) = had.filter(|_| !holds) {
-                self.holds.until_deadline(own.core, had, deadline);
+                self.holds.until_deadline(core, had, deadline);
             }
             let budget = vcpu.reservation.budget;
-            self.change(id, |task| {
+            self.hierarchies.list[home.hierarchy].change(id, home.slot, |task| {
                 task.budget = budget;
                 true
             });
+            self.note(home.hierarchy);
         }
     }
 
@@ -205,13 +230,14 @@ impl Qps {
         let had = self.table.get(vcpu).cloned();
         self.table.leave(vcpu, at, Use::NONE);
         self.holds.expire(at);
-        let Some(mut task) = self.tasks.remove(vcpu) else { return };
-        // It may stand behind its set's run queue.
-        self.changed.push(vcpu);
-        let own = &mut self.sets[task.set];
+        let home = Arc::make_mut(&mut self.hierarchies.homes).remove(vcpu);
+        let Some(Home { hierarchy, slot }) = home else { return };
+        let its = &mut self.hierarchies.list[hierarchy];
+        let Some(mut task) = its.remove(vcpu, slot) else { return };
+        its.agenda.touch(task.set);
+        let own = &mut its.sets[task.set];
         let gone = (Item::Task(vcpu), task.class, task.until);
         own.news.add_if(own.queue.requeue(gone, &mut task.queued, None));
-        self.agenda.touch(task.set);
         if own.excess == 0
             && let Some(place) = own.members.iter().position(|m| m.item == Item::Task(vcpu))
         {
@@ -225,5 +251,6 @@ impl Qps {
                 self.holds.until_deadline(own.core, had, task.deadline);
             }
         }
+        self.note(hierarchy);
     }
 }

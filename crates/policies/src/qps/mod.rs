@@ -23,13 +23,16 @@
 //! at those sets alone of whose tasks it was told or whose instant has come (`agenda`). From there
 //! it goes up to a host where a master's budget begins or ends, and down to a set whose master
 //! starts or stops; only so does one core's event reach another core. Sets that share no master
-//! stand in hierarchies of their own, which never look at each other. An entry of a queue says all
-//! that dispatching looks at, so that no task is looked up for it (`queue`).
+//! stand in hierarchies of their own, which never look at each other (`hierarchy`): each is lent to
+//! a part that decides for its cores alone, on the live machine under a lock of its own (`own`). An
+//! entry of a queue says all that dispatching looks at, so that no task is looked up for it
+//! (`queue`).
 //!
 //! Reading order: `offline` (rates, packing, masters), `members` (tasks, their jobs and budgets),
 //! `manager` (budgets, modes, windows, the split), `dispatch` (what runs on each core, until when),
-//! then this file, which passes events to them; `agenda`, `queue` and `tree` are helpers, and
-//! `bound` says how often jobs are preempted at most.
+//! `hierarchy`, which passes events to them, then this file, which has all hierarchies and
+//! admission; `agenda`, `queue` and `tree` are helpers, `own` lends, and `bound` says how often
+//! jobs are preempted at most.
 //!
 //! Ties: the last chosen item of a class or set, then masters before tasks, then lower ids.
 //! # Invariants
@@ -58,6 +61,9 @@
 //! outside of all classes: it gets what the core would idle away, costs no server any budget, and
 //! goes on with the next job's budget and deadline at the latest.
 //!
+//! What concerns more than one hierarchy (tasks that arrive, leave or change) is decided for all at
+//! once, with all locks; the paper has no such tasks.
+//!
 //! Tasks that arrive while the system runs are admitted into cores with minor sets where they fit
 //! beside what those that left still hold (`parts/holds.rs`); sets are never packed anew. A major
 //! set that a task leaves stays in EDF mode for ever.
@@ -65,28 +71,25 @@
 mod agenda;
 mod bound;
 mod dispatch;
+mod hierarchy;
 mod manager;
 mod members;
 mod offline;
+mod own;
 mod queue;
 mod tree;
 
 use crate::parts::fluid;
 use crate::parts::holds::Holds;
-use crate::parts::jobs::ByVcpu;
-use crate::parts::local;
 use crate::parts::table::Table;
-use agenda::Agenda;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 pub(crate) use bound::{covers, interference, interference_of_parts};
+use hierarchy::{Counts, Hierarchies, Hierarchy};
 use maracas_core::admission::Verdict;
-use maracas_core::contract::{Claims, Entry, Grant, Mode, Needs, Statistic, no_service_vcpus};
+use maracas_core::contract::{Apart, Claims, Entry, Needs, Statistic, no_service_vcpus};
 use maracas_core::params::{Kind, ParamSpec, Params};
-use maracas_core::{
-    CoreId, Duration, Event, Instant, Job, JobId, Plan, Policy, System, Vcpu, VcpuId,
-};
-use members::Task;
+use maracas_core::{CoreId, Duration, Event, Instant, Plan, Policy, Soonest, System, Vcpu, VcpuId};
 use offline::{Blueprint, Fit, Grid, Item};
 use queue::{Key, Queue};
 pub use tree::qps_tree;
@@ -206,6 +209,23 @@ struct Manner {
     whole_cores: bool,
 }
 
+impl Manner {
+    fn of(params: &Params, grid: &Grid) -> Self {
+        Self {
+            split: match params.choice(&SPLIT) {
+                "single" => Split::Single,
+                "fixed" => Split::Fixed,
+                _ => Split::Halves,
+            },
+            fixed_master: params.choice(&MASTER) == "fixed",
+            work_conserving: params.flag(&WORK_CONSERVING),
+            precise: params.choice(&ENFORCEMENT) != "none",
+            surplus: params.choice(&ENFORCEMENT) == "surplus",
+            whole_cores: grid.capacity == grid.parts,
+        }
+    }
+}
+
 /// Place of the budget of master and slave among a window's budgets, after those of the classes.
 const BOTH: usize = 2;
 
@@ -252,10 +272,12 @@ struct Window {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Member {
     item: Item,
+    /// Of a task: its slot in the hierarchy.
+    slot: u32,
     rate: u64,
 }
 
-/// An execution set and its core.
+/// An execution set and its core. Sets are named by their places in their hierarchy.
 #[derive(Debug)]
 struct Set {
     core: CoreId,
@@ -317,58 +339,28 @@ struct Source {
     class: Option<Class>,
 }
 
-#[derive(Default, Debug)]
-struct Counts {
-    mode_changes: u64,
-    windows: u64,
-    rounded_windows: u64,
-    short_windows: u64,
-}
-
 struct Qps {
     grid: Grid,
-    manner: Manner,
     table: Table,
-    tasks: ByVcpu<Task>,
     /// What tasks of minor sets still hold, by the set's core.
     holds: Holds,
     /// The tasks that ask to change.
     asked: Vec<Vcpu>,
-    /// Each set before its host.
-    sets: Vec<Set>,
-    agenda: Agenda,
-    /// By core.
-    sources: Vec<Option<Source>>,
-    /// The cores whose run queues are to be written anew, and why.
-    unwritten: Vec<(CoreId, News)>,
-    /// By core: whether it is one of them.
-    is_unwritten: Vec<bool>,
-    /// Tasks of which something changed since the last decision.
-    changed: Vec<VcpuId>,
-    /// A run queue under construction.
-    scratch: Vec<Grant>,
-    counts: Counts,
+    hierarchies: Hierarchies,
+    /// By core: where its set is.
+    seats: Vec<Seat>,
+    /// By hierarchy: when it is due.
+    due: Soonest,
+    /// The hierarchies that something happened to, each once.
+    noted: Vec<usize>,
+    is_noted: Vec<bool>,
 }
 
-impl Set {
-    fn new(blueprint: Blueprint) -> Self {
-        let Blueprint { core, items, rate, excess, host } = blueprint;
-        Self {
-            core,
-            host,
-            members: items.into_iter().map(|(item, rate)| Member { item, rate }).collect(),
-            rate,
-            excess,
-            queue: Queue::default(),
-            heads: [None; 2],
-            window: None,
-            synced: Instant::ZERO,
-            class: Class::A,
-            queued: None,
-            lent_core: None,
-            news: News::Other,
-        }
-    }
+/// Where the set of a core is.
+#[derive(Clone, Copy, Debug)]
+struct Seat {
+    hierarchy: usize,
+    set: usize,
 }
 
 impl Qps {
@@ -387,7 +379,7 @@ impl Qps {
         Ok(Self::of(table, system, params, grid, sets))
     }
 
-    /// The policy over the given sets.
+    /// The policy over the given sets, the set of each core in its place.
     fn of(
         table: Table,
         system: &System,
@@ -395,90 +387,49 @@ impl Qps {
         grid: Grid,
         sets: Vec<Blueprint>,
     ) -> Self {
-        let mut qps = Self {
+        let manner = Manner::of(params, &grid);
+        let (seats, hierarchies) = Hierarchies::of(system, grid, manner, sets);
+        let count = hierarchies.list.len();
+        Self {
             grid,
-            manner: Manner {
-                split: match params.choice(&SPLIT) {
-                    "single" => Split::Single,
-                    "fixed" => Split::Fixed,
-                    _ => Split::Halves,
-                },
-                fixed_master: params.choice(&MASTER) == "fixed",
-                work_conserving: params.flag(&WORK_CONSERVING),
-                precise: params.choice(&ENFORCEMENT) != "none",
-                surplus: params.choice(&ENFORCEMENT) == "surplus",
-                whole_cores: grid.capacity == grid.parts,
-            },
             table,
-            tasks: ByVcpu::default(),
             holds: Holds::default(),
             asked: Vec::new(),
-            sources: alloc::vec![None; sets.len()],
-            unwritten: Vec::new(),
-            is_unwritten: alloc::vec![false; sets.len()],
-            agenda: Agenda::new(sets.len()),
-            sets: sets.into_iter().map(Set::new).collect(),
-            changed: Vec::new(),
-            scratch: Vec::new(),
-            counts: Counts::default(),
-        };
-        for vcpu in &system.vcpus {
-            let holds = |set: &Set| set.members.iter().any(|m| m.item == Item::Task(vcpu.id));
-            if let Some(set) = qps.sets.iter().position(holds) {
-                qps.tasks.insert(vcpu.id, Task::new(vcpu, set));
-            }
+            hierarchies,
+            seats,
+            due: Soonest::new(count),
+            noted: (0..count).collect(),
+            is_noted: alloc::vec![true; count],
         }
-        qps
     }
 
-    /// Brings a task's place in its set's queue, or behind it, in step with its job.
-    fn requeue_task(&mut self, vcpu: VcpuId, plan: &mut Plan) {
-        let Some(task) = self.tasks.get_mut(vcpu) else {
-            // It left.
-            let cores = (0..plan.cores() as u16).map(CoreId);
-            return cores.for_each(|core| local::allow_surplus(core, vcpu, false, plan));
-        };
-        task.changed = false;
-        let set = &mut self.sets[task.set];
-        let wanted = task.wanted(self.manner.precise);
-        let pending = (Item::Task(vcpu), task.class, task.until);
-        let changed = set.queue.requeue(pending, &mut task.queued, wanted);
-        let news = if wanted.is_none() { News::Gone(vcpu) } else { News::Other };
-        set.news.add(if changed { news } else { News::Nothing });
-        if self.manner.surplus {
-            local::allow_surplus(set.core, vcpu, task.is_spent(), plan);
+    /// Something happened to a hierarchy.
+    #[inline]
+    fn note(&mut self, hierarchy: usize) {
+        if !core::mem::replace(&mut self.is_noted[hierarchy], true) {
+            self.noted.push(hierarchy);
         }
-        self.agenda.touch(task.set);
     }
-
-    /// The same for a set's master, whose job is what is left of its window's budget.
-    fn requeue_master(&mut self, set: usize) {
-        let own = &self.sets[set];
-        let Some(host) = own.host else { return };
-        let with_budget = own.window.as_ref().filter(|window| window.left[BOTH] > 0);
-        let wanted = with_budget.map(|window| window.end);
-        let (mut queued, pending) = (own.queued, (Item::Master(set), own.class, Duration::ZERO));
-        let hosting = &mut self.sets[host];
-        hosting.news.add_if(hosting.queue.requeue(pending, &mut queued, wanted));
-        self.sets[set].queued = queued;
-        self.agenda.touch(host);
+    /// Has a hierarchy decide, where there is anything for it to do.
+    fn decide(&mut self, hierarchy: usize, now: Instant, plan: &mut Plan) {
+        self.is_noted[hierarchy] = false;
+        let next = self.hierarchies.list[hierarchy].plan(now, plan);
+        self.due.set(hierarchy, next);
     }
 }
 
 impl Policy for Qps {
     fn on_event(&mut self, at: Instant, event: &Event) {
+        if let Some(hierarchy) = self.hierarchies.learn(event) {
+            return self.note(hierarchy);
+        }
         match event {
-            Event::Released(job) => self.released(job),
-            Event::Completed(id) => self.completed(*id),
-            // Only enforcement looks at what was consumed.
-            Event::Ran(segment) if self.manner.precise && segment.mode == Mode::Foreground => {
-                let (to, service) = (segment.to, segment.usage.service);
-                self.change(segment.vcpu, |task| task.charge(to, service));
-            }
             Event::Arrived(vcpu) => self.arrive(vcpu, at),
             Event::Changed(vcpu) => self.asked.push(vcpu.clone()),
             Event::Left(vcpu) => self.leave(*vcpu, at),
             Event::Ran(_)
+            | Event::Released(_)
+            | Event::Completed(_)
             | Event::Woke { .. }
             | Event::AllowanceSpent { .. }
             | Event::Sampled(_)
@@ -495,56 +446,34 @@ impl Policy for Qps {
             asked.iter().for_each(|vcpu| self.alter(vcpu, now));
         }
         self.table.reply(plan);
-        while let Some(vcpu) = self.changed.pop() {
-            self.requeue_task(vcpu, plan);
+        while let Some(hierarchy) = self.noted.pop() {
+            self.decide(hierarchy, now, plan);
         }
-        self.agenda.wake(now);
-        self.manage(now);
-        self.dispatch(now, plan);
-        plan.wake = self.agenda.next();
+        let mut from = 0;
+        while let Some(hierarchy) = self.due.due(from, now) {
+            self.decide(hierarchy, now, plan);
+            from = hierarchy + 1;
+        }
+        plan.wake = self.due.first();
     }
 
     fn statistics(&self) -> Vec<Statistic> {
-        let Counts { mode_changes, windows, rounded_windows, short_windows } = self.counts;
         let statistic = |name, value| Statistic { name, core: None, vcpu: None, value };
-        let mut levels = alloc::vec![0; self.sets.len()];
-        for (place, set) in self.sets.iter().enumerate() {
-            if let Some(host) = set.host {
-                levels[host] = levels[host].max(levels[place] + 1);
-            }
-        }
+        let sum = |count: fn(&Counts) -> u64| {
+            self.hierarchies.list.iter().map(|hierarchy| count(&hierarchy.counts)).sum()
+        };
+        let levels = self.hierarchies.list.iter().map(Hierarchy::levels).max().unwrap_or(0);
         alloc::vec![
-            statistic("levels", levels.into_iter().max().unwrap_or(0)),
-            statistic("mode changes", mode_changes),
-            statistic("windows", windows),
-            statistic("rounded windows", rounded_windows),
-            statistic("short windows", short_windows),
+            statistic("levels", levels),
+            statistic("mode changes", sum(|counts| counts.mode_changes)),
+            statistic("windows", sum(|counts| counts.windows)),
+            statistic("rounded windows", sum(|counts| counts.rounded_windows)),
+            statistic("short windows", sum(|counts| counts.short_windows)),
         ]
     }
-}
 
-impl Qps {
-    fn released(&mut self, job: &Job) {
-        let precise = self.manner.precise;
-        self.change(job.id.vcpu, |task| {
-            task.release(job, precise);
-            true
-        });
-    }
-    fn completed(&mut self, id: JobId) {
-        self.change(id.vcpu, |task| {
-            task.complete(id.index);
-            true
-        });
-    }
-    /// Does something to a task, and notes the task where that says that it changed.
-    #[inline]
-    fn change(&mut self, vcpu: VcpuId, act: impl FnOnce(&mut Task) -> bool) {
-        let Some(task) = self.tasks.get_mut(vcpu) else { return };
-        if act(task) && !task.changed {
-            task.changed = true;
-            self.changed.push(vcpu);
-        }
+    fn apart(&mut self) -> Option<&mut dyn Apart> {
+        Some(self)
     }
 }
 

@@ -345,6 +345,7 @@ fn published_sums_never_fall() {
     let line =
         RunQueue { foreground, background, background_allowed: false, ..RunQueue::default() };
     let planned = Record::Planned(Decision {
+        group: None,
         now: ms(0),
         run_queues: vec![(CoreId(0), line)],
         homes: Vec::new(),

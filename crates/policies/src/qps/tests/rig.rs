@@ -3,7 +3,7 @@
 
 use crate::parts::fluid;
 use crate::qps::offline::{Blueprint, Grid, Item};
-use crate::qps::{BOTH, Class, Phase, Qps, Set, Window};
+use crate::qps::{BOTH, Class, Hierarchy, Phase, Qps, Seat, Set, Source as Served, Window};
 use crate::testing::with;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -94,6 +94,39 @@ pub(super) struct Rig {
     pub(super) tally: Tally,
 }
 
+/// The hierarchy of a core's set, and the set. Here sets are named by their cores.
+fn in_hierarchy(qps: &Qps, core: usize) -> (&Hierarchy, &Set) {
+    let Seat { hierarchy, set } = qps.seats[core];
+    let hierarchy = &qps.hierarchies.list[hierarchy];
+    (hierarchy, &hierarchy.sets[set])
+}
+
+/// The set of a core.
+fn set(qps: &Qps, core: usize) -> &Set {
+    in_hierarchy(qps, core).1
+}
+
+/// All sets, in the order of their cores.
+fn sets(qps: &Qps) -> impl Iterator<Item = &Set> {
+    (0..qps.seats.len()).map(|core| set(qps, core))
+}
+
+/// The core of the set that hosts the master of another.
+fn host(qps: &Qps, core: usize) -> Option<usize> {
+    let (hierarchy, set) = in_hierarchy(qps, core);
+    set.host.map(|host| usize::from(hierarchy.sets[host].core.0))
+}
+
+/// What each core serves, as the core of a set.
+fn served(qps: &Qps) -> Vec<Option<usize>> {
+    let of = |core: usize| {
+        let hierarchy = in_hierarchy(qps, core).0;
+        let source: Option<Served> = hierarchy.sources[hierarchy.place(CoreId(core as u16))];
+        source.map(|source| usize::from(hierarchy.sets[source.set].core.0))
+    };
+    (0..qps.seats.len()).map(of).collect()
+}
+
 impl Rig {
     pub(super) fn new(system: System, sources: Vec<Source>, params: &[(&str, &str)]) -> Self {
         Self::packed(system, sources, params, None)
@@ -130,8 +163,8 @@ impl Rig {
             tasks: alloc::vec![Task::default(); sources.len()],
             sources,
             running: alloc::vec![None; cores],
-            seen: alloc::vec![None; qps.sets.len()],
-            told: alloc::vec![false; qps.sets.len()],
+            seen: alloc::vec![None; cores],
+            told: alloc::vec![false; cores],
             exact: qps.grid.exact,
             tally: Tally::default(),
             qps,
@@ -142,17 +175,22 @@ impl Rig {
 
     /// B.8 (2), and that the parts fit together.
     fn is_quasi_partition(&mut self, cores: usize) {
-        let mut levels = alloc::vec![0; self.qps.sets.len()];
-        assert_eq!(self.qps.sets.len(), cores);
-        for (place, set) in self.qps.sets.iter().enumerate() {
+        let mut levels = alloc::vec![0; self.qps.seats.len()];
+        assert_eq!(self.qps.seats.len(), cores);
+        for core in 0..cores {
+            let (hierarchy, set) = in_hierarchy(&self.qps, core);
+            assert_eq!(usize::from(set.core.0), core);
             assert_eq!(set.rate, set.members.iter().map(|member| member.rate).sum::<u64>());
             assert_eq!(set.excess, set.rate.saturating_sub(self.qps.grid.capacity));
             assert!(set.members.iter().all(|member| member.rate >= set.excess), "{set:?}");
             assert_eq!(set.excess > 0, set.host.is_some());
-            if let Some(host) = set.host {
-                let master = |rate| super::super::Member { item: Item::Master(place), rate };
-                assert!(self.qps.sets[host].members.contains(&master(set.excess)));
-                levels[host] = levels[host].max(levels[place] + 1);
+            if let (Some(host), Some(above)) = (set.host, host(&self.qps, core)) {
+                let own = self.qps.seats[core].set;
+                let is_master = |member: &super::super::Member| {
+                    (member.item, member.rate) == (Item::Master(own), set.excess)
+                };
+                assert!(hierarchy.sets[host].members.iter().any(is_master));
+                levels[above] = levels[above].max(levels[core] + 1);
             }
             self.tally.majors += u64::from(set.excess > 0);
         }
@@ -197,8 +235,10 @@ impl Rig {
             | Event::ServiceDone(_)
             | Event::Failed { .. } => panic!("{event:?} of a task that stays"),
         };
-        let set = self.qps.tasks.get(vcpu).unwrap().set;
-        self.told[set] = true;
+        let home = *self.qps.hierarchies.homes.get(vcpu).unwrap();
+        let hierarchy = &self.qps.hierarchies.list[home.hierarchy];
+        let core = hierarchy.sets[hierarchy.task(home.slot).unwrap().set].core;
+        self.told[usize::from(core.0)] = true;
         self.qps.on_event(Instant::from_ticks(self.now), event);
     }
 
@@ -309,42 +349,42 @@ impl Rig {
     /// come, no set of one is looked at.
     fn decide(&mut self) {
         let now = Instant::from_ticks(self.now);
-        let synced = |qps: &Qps| qps.sets.iter().map(|set| set.synced).collect::<Vec<_>>();
+        let synced = |qps: &Qps| sets(qps).map(|set| set.synced).collect::<Vec<_>>();
         let is_due =
             |set: &Set| set.window.is_some_and(|window| window.next_event(set.synced) <= now);
-        let mut is_concerned: Vec<bool> = self.qps.sets.iter().map(is_due).collect();
+        let mut is_concerned: Vec<bool> = sets(&self.qps).map(is_due).collect();
         is_concerned.iter_mut().zip(&self.told).for_each(|(concerned, told)| *concerned |= told);
         // Up to the top of each hierarchy, and down again.
         for set in 0..is_concerned.len() {
-            if let Some(host) = self.qps.sets[set].host {
+            if let Some(host) = host(&self.qps, set) {
                 is_concerned[host] |= is_concerned[set];
             }
         }
         for set in (0..is_concerned.len()).rev() {
-            if let Some(host) = self.qps.sets[set].host {
+            if let Some(host) = host(&self.qps, set) {
                 is_concerned[set] |= is_concerned[host];
             }
         }
         let synced_before = synced(&self.qps);
         let states = |qps: &Qps| -> Vec<_> {
             let phase = |set: &Set| set.window.map(|window| window.phase);
-            qps.sets.iter().map(|set| (phase(set), set.queued)).collect()
+            sets(qps).map(|set| (phase(set), set.queued)).collect()
         };
-        let (before, sources_before) = (states(&self.qps), self.qps.sources.clone());
+        let (before, served_before) = (states(&self.qps), served(&self.qps));
         decide(&mut self.qps, now, &mut self.plan);
         for (set, (before, after)) in synced_before.iter().zip(synced(&self.qps)).enumerate() {
             assert!(is_concerned[set] || *before == after, "set {set} at {now}");
         }
         let after = states(&self.qps);
         let concerned = |set: usize| {
-            let guests = (0..set).filter(|guest| self.qps.sets[*guest].host == Some(set));
+            let guests = (0..set).filter(|guest| host(&self.qps, *guest) == Some(set));
             let mut budgets = guests.map(|guest| before[guest].1 != after[guest].1);
             self.told[set] || before[set].0 != after[set].0 || budgets.any(|changed| changed)
         };
         for core in self.plan.dirty().iter() {
             let core = core.0 as usize;
-            let served = [sources_before[core], self.qps.sources[core]];
-            let mut sets = served.iter().flatten().map(|source| source.set).chain([core]);
+            let served = [served_before[core], served(&self.qps)[core]];
+            let mut sets = served.iter().flatten().copied().chain([core]);
             assert!(sets.any(concerned), "core {core} at {}: {served:?}", self.now);
         }
         self.told.fill(false);
@@ -374,9 +414,9 @@ impl Rig {
                 Mode::Background => self.tally.surplus += time,
             }
         }
-        for (set, seen) in self.seen.iter_mut().enumerate() {
+        for (core, seen) in self.seen.iter_mut().enumerate() {
             let Some(seen) = seen else { continue };
-            let Some(window) = &self.qps.sets[set].window else { continue };
+            let Some(window) = set(&self.qps, core).window else { continue };
             match window.phase {
                 Phase::Waiting => {}
                 Phase::Alone(class) => seen.offered[class.index()] += time,
@@ -388,29 +428,30 @@ impl Rig {
 
     /// The invariants of B.8 at this instant.
     fn holds(&mut self) {
-        for set in 0..self.qps.sets.len() {
-            if self.qps.sets[set].excess > 0 {
-                self.modes_follow_activity(set);
-                self.slave_runs_with_master(set);
-                self.windows_are_served(set);
+        for core in 0..self.qps.seats.len() {
+            if set(&self.qps, core).excess > 0 {
+                self.modes_follow_activity(core);
+                self.slave_runs_with_master(core);
+                self.windows_are_served(core);
             }
         }
     }
 
-    fn is_active(&self, item: Item) -> bool {
+    /// Of a set in this hierarchy.
+    fn is_active(&self, hierarchy: &Hierarchy, item: Item) -> bool {
         match item {
             Item::Task(vcpu) => {
                 let (release, deadline) = self.tasks[vcpu.0 as usize].active;
                 release <= self.now && self.now < deadline
             }
-            Item::Master(guest) => self.qps.sets[guest].window.is_some(),
+            Item::Master(guest) => hierarchy.sets[guest].window.is_some(),
         }
     }
 
     /// B.8 (5).
     fn modes_follow_activity(&self, set: usize) {
-        let own = &self.qps.sets[set];
-        let active = own.members.iter().filter(|member| self.is_active(member.item));
+        let (hierarchy, own) = in_hierarchy(&self.qps, set);
+        let active = own.members.iter().filter(|member| self.is_active(hierarchy, member.item));
         let load: u64 = active.clone().map(|member| member.rate).sum();
         let all = active.count() == own.members.len();
         assert_eq!(own.window.is_some(), all, "set {set} at {}", self.now);
@@ -419,11 +460,12 @@ impl Rig {
 
     /// B.8 (3): the master is the first choice on a core of its host exactly in parallel phases.
     fn slave_runs_with_master(&self, set: usize) {
-        let own = &self.qps.sets[set];
-        let Some(host) = own.host.map(|host| &self.qps.sets[host]) else { return };
+        let (hierarchy, own) = in_hierarchy(&self.qps, set);
+        let Some(host) = own.host.map(|host| &hierarchy.sets[host]) else { return };
+        let guest = self.qps.seats[set].set;
         let leads = |class: Option<Class>| {
             let head = host.heads[class.map_or(0, Class::index)];
-            head.is_some_and(|key| key.guest() == Some(set))
+            head.is_some_and(|key| key.guest() == Some(guest))
         };
         let lent = match host.window.map(|window| window.phase) {
             None => leads(None).then_some(host.core),
@@ -444,7 +486,7 @@ impl Rig {
 
     /// B.8 (4): a window that ended offered each class its rate times the window's length.
     fn windows_are_served(&mut self, set: usize) {
-        let own = &self.qps.sets[set];
+        let own = in_hierarchy(&self.qps, set).1;
         let window = own.window;
         let Some(seen) = self.seen[set] else {
             return self.seen[set] = window.map(|window| Seen { window, offered: [0; 3] });
