@@ -401,7 +401,7 @@ impl Rig {
         next.find(|next| self.groups.of[*next] == self.groups.of[core]).unwrap_or(core)
     }
 
-    /// Every core has the run queue of the plan of whoever decides for it.
+    /// Every core has the run queue of the plan of the decider that decides for it.
     fn followed(&self) -> Result<(), String> {
         for core in &self.decider.host.cores {
             let plan = match self.groups.is_lent {
