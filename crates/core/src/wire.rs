@@ -492,7 +492,9 @@ mod tests {
         assert_eq!(written(ahead), [255, 255, 255, 255, 31, 5, 0, 9]);
         // A grant from the first instant on is written without it.
         assert_eq!(Grant::take(&mut &[255, 255, 255, 255, 31, 5, 0, 0][..]), None);
-        assert_eq!(Grant::take(&mut &[128, 128, 128, 128, 32, 5, 0][..]), None, "no such VCPU");
+        assert_eq!(written(plain.until_wake()), [255, 255, 255, 255, 47, 5, 0]);
+        assert_eq!(written(ahead.silently()), [255, 255, 255, 255, 95, 5, 0, 9]);
+        assert_eq!(Grant::take(&mut &[128, 128, 128, 128, 128, 1, 5, 0][..]), None, "no such VCPU");
     }
 
     #[test]

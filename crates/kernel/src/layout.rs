@@ -47,7 +47,7 @@ pub struct Grant {
     pub from: u64,
     /// How often the VCPU had woken by what the sender knows, where it lapses at the next wake.
     pub lapses_after: Option<u16>,
-    /// Nobody need be woken at its end.
+    /// No thread need be woken at its end.
     pub silent: bool,
 }
 
@@ -292,14 +292,15 @@ mod tests {
     #[test]
     fn a_run_queue_has_its_entries_where_the_law_reads_them_and_refuses_one_too_many() {
         let mut queue = Queue::new(7, false);
-        assert!(queue.push_foreground(Grant::new(3, 500).ahead(900)));
+        let grant = Grant { lapses_after: Some(0x102), silent: true, ..Grant::new(3, 500) };
+        assert!(queue.push_foreground(grant.ahead(900)));
         assert!((0..BACKGROUND).all(|vcpu| queue.push_background(Grant::new(vcpu as u32, 1))));
         assert!(!queue.push_background(Grant::new(0, 1)), "no room");
         let written = words(QUEUE);
         queue.write(&written);
         let load = |at: usize| written[at].load(Ordering::Relaxed);
         assert_eq!((load(0), halves(load(1)), halves(load(2))), (7, [0, 1], [256, 0]));
-        assert_eq!([3, 4, 5, 6].map(load), [500, u64::MAX, 900, pair(3, 0)]);
+        assert_eq!([3, 4, 5, 6].map(load), [500, u64::MAX, 900, pair(3, 0x0101_0102)]);
         assert!((7..3 + 4 * 64).all(|at| load(at) == 0), "what is not used is not written");
         let last = 3 + 4 * 319;
         assert_eq!((load(last), halves(load(last + 3)), last + 4), (1, [255, 0], QUEUE));

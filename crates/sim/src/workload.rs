@@ -3,6 +3,7 @@
 //! Pure state: it knows no cores and sends no events; the machine asks and reports.
 
 mod locks;
+mod readings;
 mod script;
 
 use crate::arrivals;
@@ -10,7 +11,6 @@ use crate::locks::Locks;
 use crate::rng::{Purpose, Stream};
 use crate::script::ScriptedThreads;
 use maracas_core::contract::Mode;
-use maracas_core::dispatch::Readings;
 use maracas_core::{
     Arrival, Cost, Duration, Instant, Job, JobId, Program, Reservation, Role, System, Vcpu, VcpuId,
     Workload,
@@ -96,8 +96,6 @@ pub(crate) struct Demand {
     pub(crate) run_queue: u32,
     /// The decision that put it there.
     pub(crate) stamp: u64,
-    /// How often the policy had been asked when it woke last; 0 = it did not.
-    woke: u64,
     /// A wake not yet reported: on whose behalf it was.
     pub(crate) hidden: Option<Option<VcpuId>>,
 }
@@ -106,8 +104,7 @@ pub(crate) struct Demand {
 pub(crate) struct Demands {
     vcpus: Vec<Demand>,
     threads: Vec<Thread>,
-    /// How often the policy was asked, and told before of every wake; counted from one.
-    pub(crate) asked: u64,
+    pub(crate) wakes: readings::Wakes,
     /// What threads with scripts are about.
     scripted: Option<Box<ScriptedThreads>>,
     /// What their jobs share.
@@ -142,25 +139,6 @@ pub(crate) enum Done {
     ServiceRequest,
     /// What follows is among the effects.
     Acts,
-}
-
-impl Readings for Demands {
-    #[inline]
-    fn runnable(&self, vcpu: VcpuId) -> bool {
-        self.vcpus.get(vcpu.0 as usize).is_some_and(|demand| demand.current != NONE)
-    }
-    #[inline]
-    fn meter(&self, vcpu: VcpuId, mode: Mode) -> Duration {
-        self.vcpus[vcpu.0 as usize].meters[mode as usize]
-    }
-    #[inline]
-    fn memory(&self, vcpu: VcpuId) -> u64 {
-        self.vcpus[vcpu.0 as usize].memory
-    }
-    #[inline]
-    fn has_woken(&self, vcpu: VcpuId) -> bool {
-        self.vcpus[vcpu.0 as usize].woke == self.asked
-    }
 }
 
 impl Demands {
@@ -206,7 +184,7 @@ impl Demands {
             threads[demand.threads[0] as usize].state = State::Blocked;
         }
         let locks = system.resources.as_ref().map(|it| Box::new(Locks::new(system, it)));
-        Self { vcpus, threads, asked: 1, scripted: None, locks }
+        Self { vcpus, threads, wakes: <_>::default(), scripted: None, locks }
     }
 
     #[inline]
@@ -317,7 +295,8 @@ impl Demands {
         own.state = State::Working;
         let demand = &mut self.vcpus[own.vcpu as usize];
         if demand.current == NONE {
-            (demand.current, demand.woke) = (thread, self.asked);
+            demand.current = thread;
+            self.wakes.woke(own.vcpu);
         } else {
             demand.waiting.push_back(thread);
         }
@@ -546,7 +525,6 @@ impl Demand {
             last: NONE,
             run_queue: NONE,
             stamp: 0,
-            woke: 0,
             hidden: None,
         }
     }

@@ -139,7 +139,6 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
         locals: alloc::vec![Local::default(); system.cores.len()],
         nexts: Soonest::new(system.cores.len()),
         stale: system.core_ids().collect(),
-        was_settled: true,
         background: CoreSet::EMPTY,
         closed: CoreSet::EMPTY,
         room: Room::default(),
@@ -238,8 +237,6 @@ struct Maracas {
     nexts: Soonest,
     /// Cores of which something was learnt since the last decision.
     stale: CoreSet,
-    /// No VCPU waited for its answer when it was last decided what is told at once.
-    was_settled: bool,
     /// Cores in background mode: a VCPU waits, and none on a budget.
     background: CoreSet,
     /// Cores whose run queues withhold their surplus time.
@@ -433,18 +430,21 @@ impl Maracas {
         !granted.is_empty()
     }
 
-    /// While a VCPU waits for its answer all ends are told ([`Maracas::ahead`]): whether that has
-    /// changed, and all run queues are to be made anew.
+    /// While a VCPU waits for its answer all ends are told ([`Maracas::ahead`]): whether a core
+    /// tells by its run queue what it should not, or not what it should, and needs another.
     fn tells_otherwise(&mut self, plan: &Plan) -> bool {
-        let is_settled = self.table.is_settled();
-        let changes =
-            is_settled != self.was_settled && matches!(self.settings.ahead, Ahead::Silent { .. });
-        if changes {
-            self.was_settled = is_settled;
-            self.locals.iter_mut().for_each(|local| local.reordered = true);
-            self.stale = plan.core_ids().collect();
+        if !matches!(self.settings.ahead, Ahead::Silent { .. }) {
+            return false;
         }
-        changes
+        for core in plan.core_ids() {
+            let is_silent = matches!(self.ahead(core), Ahead::Silent { .. });
+            let local = &mut self.locals[core.0 as usize];
+            if local.is_silent != is_silent {
+                local.reordered = true;
+                self.stale.insert(core);
+            }
+        }
+        !self.stale.is_empty()
     }
 
     /// Brings the run queues of those cores in step of which something was learnt or is due; when

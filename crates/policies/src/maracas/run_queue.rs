@@ -79,6 +79,7 @@ impl Maracas {
         }
         local.foreground.sort_unstable_by_key(|id| (states.get(*id).map(|state| state.rank), *id));
         local.begin_anew();
+        local.is_silent = matches!(ahead, Ahead::Silent { .. });
         self.room.grants.clear();
         self.room.moved.begin(true);
         for place in 0..local.foreground.len() {
@@ -91,7 +92,7 @@ impl Maracas {
 
     /// What is granted ahead on `core`. While a VCPU waits for its answer, each end is told: it may
     /// wait for a core to have used all budgets.
-    fn ahead(&self, core: CoreId) -> Ahead {
+    pub(super) fn ahead(&self, core: CoreId) -> Ahead {
         let local = &self.locals[core.0 as usize];
         let depth = ahead::depth(local.foreground.len());
         match self.settings.ahead {
@@ -101,7 +102,7 @@ impl Maracas {
                 let is_silent = depth > 1 && shares && self.table.is_settled();
                 if is_silent { Ahead::Silent { depth, chunk_min } } else { Ahead::Unwatched }
             }
-            other => other,
+            other @ (Ahead::Nothing | Ahead::Watched | Ahead::Unwatched) => other,
         }
     }
 

@@ -319,6 +319,8 @@ pub(super) struct Local {
     pub(super) touched: Vec<VcpuId>,
     /// Whether a VCPU came or went since all were put in order.
     pub(super) reordered: bool,
+    /// Whether not all ends are told at once.
+    pub(super) is_silent: bool,
     /// By place on the foreground list, when its next chunk may be used or a change sets in: of
     /// those for which the run queue must be looked at then, and of sleepers with budget left.
     pub(super) awake: Soonest,
@@ -339,6 +341,7 @@ impl Default for Local {
             interval: Interval::default(),
             touched: Vec::new(),
             reordered: true,
+            is_silent: false,
             awake: Soonest::new(0),
             asleep: Soonest::new(0),
             waiting: 0,

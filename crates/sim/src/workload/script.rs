@@ -30,7 +30,7 @@ impl Demands {
         let demand = &mut self.vcpus[own.vcpu as usize];
         let had = demand.current != NONE;
         if !had {
-            demand.woke = self.asked;
+            self.wakes.woke(own.vcpu);
         }
         demand.current = thread;
         had
