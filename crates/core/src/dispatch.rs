@@ -23,8 +23,8 @@ pub trait Readings {
         0
     }
     /// Whether the VCPU, having had nothing to run, got something since the policy was told last:
-    /// its grants that lapse then do not count. A machine that asks the policy at each wake need not
-    /// say.
+    /// its grants that lapse then do not count. A machine that asks the policy at each wake need
+    /// not say.
     fn has_woken(&self, _vcpu: VcpuId) -> bool {
         false
     }

@@ -73,7 +73,7 @@ pub(super) struct Thread {
 
 /// What a core was told of the VCPUs, and what it was not.
 #[derive(Default)]
-pub(super) struct Heard {
+pub(super) struct Learnt {
     reported: Reported,
     /// How often each VCPU woke, by what a core was told, and in all.
     wakes: Vec<u64>,
@@ -95,7 +95,7 @@ pub(super) struct World {
     pub(super) threads: Vec<Thread>,
     pub(super) homes: BTreeMap<VcpuId, CoreId>,
     ring: VecDeque<Raw>,
-    pub(super) heard: Heard,
+    pub(super) learnt: Learnt,
     /// Something is in the ring for which the reader is woken.
     pub(super) has_news: bool,
     /// Events for which there was no room.
@@ -131,7 +131,7 @@ impl World {
             threads: Vec::new(),
             homes: BTreeMap::new(),
             ring: VecDeque::new(),
-            heard: Heard { wakes: vec![0; vcpus], woken: vec![0; vcpus], ..Heard::default() },
+            learnt: Learnt { wakes: vec![0; vcpus], woken: vec![0; vcpus], ..Learnt::default() },
             has_news: false,
             lost: 0,
             refused: 0,
@@ -203,7 +203,7 @@ impl World {
         let is_silent = end == End::LimitReached && self.is_silent(core, &held);
         self.put(raw, end != End::Preempted && !is_silent);
         if self.mistake == Some(Mistake::ToldTwice) && end == End::LimitReached {
-            self.heard.reported = Reported::default();
+            self.learnt.reported = Reported::default();
         }
     }
 
@@ -246,7 +246,7 @@ impl World {
         let Held { vcpu, mode, from, until } = held;
         let [meter, until] = [meter, until].map(Duration::from_ticks);
         let spent = (end == End::LimitReached).then_some(until);
-        let service = self.heard.reported.service(vcpu, mode, meter, spent);
+        let service = self.learnt.reported.service(vcpu, mode, meter, spent);
         Ran { vcpu, mode, from: instant(from), to: instant(to), meter, service, until, end }
     }
 
@@ -256,7 +256,7 @@ impl World {
         }
         let event = self.cpus[core].events.pop_front();
         if let Some(KernelEvent::Woke(vcpu, _)) = event {
-            self.heard.wakes[vcpu.0 as usize] += 1;
+            self.learnt.wakes[vcpu.0 as usize] += 1;
         }
         event
     }
@@ -287,7 +287,7 @@ impl World {
         if self.mistake == Some(Mistake::NotSent) && self.dice.one_in(50) {
             return Ok(());
         }
-        self.cpus[core].sent = Some((run_queue.clone(), self.heard.wakes.clone()));
+        self.cpus[core].sent = Some((run_queue.clone(), self.learnt.wakes.clone()));
         if core != self.faults.sender {
             self.take(core);
         }
@@ -323,11 +323,11 @@ impl World {
         for foreseen in before.foreground.iter().filter(|grant| grant.lapses).filter(has_begun) {
             let vcpu = foreseen.vcpu.0 as usize;
             let own = run_queue.foreground.iter().filter(|grant| grant.vcpu == foreseen.vcpu);
-            let goes_on = known[vcpu] == self.heard.woken[vcpu] && !self.turns[vcpu].is_empty();
+            let goes_on = known[vcpu] == self.learnt.woken[vcpu] && !self.turns[vcpu].is_empty();
             let until = own.filter(has_begun).map(|grant| grant.until).max();
             if goes_on
                 && let Some(until) = until
-                && !self.heard.changed.contains(&foreseen.vcpu)
+                && !self.learnt.changed.contains(&foreseen.vcpu)
             {
                 assert!(until >= foreseen.until, "at {} {foreseen:?} ends at {until:?}", self.now);
             }
@@ -421,7 +421,7 @@ impl World {
             let core = self.homes.get(&vcpu).copied().unwrap_or_default();
             let raw = Raw::Woke { core: usize::from(core.0), vcpu, at: self.now };
             self.put(raw, true);
-            self.heard.woken[vcpu.0 as usize] += 1;
+            self.learnt.woken[vcpu.0 as usize] += 1;
         }
         self.step(&format!("w {}", vcpu.0));
     }
