@@ -40,7 +40,8 @@ pub(crate) struct World {
     /// VCPUs by thread.
     pub(crate) joined: BTreeMap<i32, VcpuId>,
     pub(crate) homes: BTreeMap<VcpuId, CoreId>,
-    runnable: Vec<bool>,
+    /// Of each VCPU, whether it is runnable and how often it woke, by what a core was told.
+    known: Vec<(bool, u64)>,
 }
 
 impl World {
@@ -57,7 +58,7 @@ impl World {
             events: vec![VecDeque::new(); cores],
             joined: BTreeMap::new(),
             homes: BTreeMap::new(),
-            runnable: vec![false; vcpus],
+            known: vec![(false, 0); vcpus],
         }
     }
 
@@ -109,10 +110,10 @@ impl World {
     }
 
     pub(crate) fn set_runnable(&mut self, vcpu: usize, is_runnable: bool) {
-        if self.runnable[vcpu] == is_runnable {
+        if self.known[vcpu].0 == is_runnable {
             return;
         }
-        self.runnable[vcpu] = is_runnable;
+        self.known[vcpu].0 = is_runnable;
         let id = VcpuId(vcpu as u32);
         if is_runnable {
             let core = usize::from(self.homes[&id].0);
@@ -150,7 +151,12 @@ impl Kernel for TwinKernel {
     }
     fn site(&self) {}
     fn next_event(&mut self) -> Option<KernelEvent> {
-        self.world.borrow_mut().events[usize::from(self.core.0)].pop_front()
+        let mut world = self.world.borrow_mut();
+        let event = world.events[usize::from(self.core.0)].pop_front();
+        if let Some(KernelEvent::Woke(vcpu, _)) = event {
+            world.known[vcpu.0 as usize].1 += 1;
+        }
+        event
     }
     fn running(&mut self) -> io::Result<Option<Ran>> {
         let (mut world, core) = (self.world.borrow_mut(), usize::from(self.core.0));
@@ -168,7 +174,8 @@ impl Kernel for TwinKernel {
         let mut step = format!("q {core} {} {allowed} {} {}", allowance.0, counts[0], counts[1]);
         for grant in foreground.iter().chain(background) {
             let (until, from) = (grant.until.0.ticks(), grant.from.ticks());
-            let _ = write!(step, " {} {until} {} {from}", grant.vcpu.0, grant.memory.0);
+            let wakes = if grant.lapses { world.known[grant.vcpu.0 as usize].1 + 1 } else { 0 };
+            let _ = write!(step, " {} {until} {} {from} {wakes}", grant.vcpu.0, grant.memory.0);
         }
         world.step(&step);
         Ok(())

@@ -230,6 +230,17 @@ impl<K: Kernel> KernelCore<K> {
         }
     }
 
+    /// The first entry in budget that has something to run and began by `now`.
+    fn first(&self, now: Instant) -> Option<VcpuId> {
+        let waits = |grant: &&Grant| {
+            let own = self.vcpu_handles.iter().find(|it| it.id == grant.vcpu);
+            let has_budget = |it: &&VcpuHandle<_>| it.meter(Mode::Foreground) < grant.until.0;
+            grant.from <= now
+                && own.filter(has_budget).is_some_and(|it| it.has_jobs || it.is_runnable())
+        };
+        self.run_queue.foreground.iter().find(waits).map(|grant| grant.vcpu)
+    }
+
     /// The mode in which the law lets a VCPU run here, if it does.
     fn mode(&self, vcpu_handle: &VcpuHandle<K::Handle>) -> Option<Mode> {
         let now = self.kernel.now();
@@ -335,6 +346,8 @@ impl<K: Kernel> ManagedCore<K::Handle> for KernelCore<K> {
     fn released(&mut self, _: VcpuId) {}
 
     fn follow(&mut self, run_queue: &RunQueue, _: Instant) {
+        let first = self.first(self.kernel.now());
+        self.dispatches.had(first);
         self.run_queue.clone_from(run_queue);
         self.is_unsent = true;
     }
@@ -350,16 +363,7 @@ impl<K: Kernel> ManagedCore<K::Handle> for KernelCore<K> {
         }
     }
     fn note_first(&mut self, cause: Option<Instant>, decided: Instant) {
-        let waits = |grant: &&Grant| {
-            if grant.from > decided {
-                return false;
-            }
-            let own = self.vcpu_handles.iter().find(|it| it.id == grant.vcpu);
-            own.filter(|it| it.meter(Mode::Foreground) < grant.until.0)
-                .is_some_and(|it| it.has_jobs || it.is_runnable())
-        };
-        let first = self.run_queue.foreground.iter().find(waits).map(|grant| grant.vcpu);
-        self.dispatches.put_first(first, cause, decided);
+        self.dispatches.put_first(self.first(decided), cause, decided);
     }
     fn stir(&mut self) {
         self.stirred = true;

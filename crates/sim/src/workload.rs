@@ -3,6 +3,7 @@
 //! Pure state: it knows no cores and sends no events; the machine asks and reports.
 
 mod locks;
+mod readings;
 mod script;
 
 use crate::arrivals;
@@ -10,7 +11,6 @@ use crate::locks::Locks;
 use crate::rng::{Purpose, Stream};
 use crate::script::ScriptedThreads;
 use maracas_core::contract::Mode;
-use maracas_core::dispatch::Readings;
 use maracas_core::{
     Arrival, Cost, Duration, Instant, Job, JobId, Program, Reservation, Role, System, Vcpu, VcpuId,
     Workload,
@@ -104,6 +104,7 @@ pub(crate) struct Demand {
 pub(crate) struct Demands {
     vcpus: Vec<Demand>,
     threads: Vec<Thread>,
+    pub(crate) wakes: readings::Wakes,
     /// What threads with scripts are about.
     scripted: Option<Box<ScriptedThreads>>,
     /// What their jobs share.
@@ -138,21 +139,6 @@ pub(crate) enum Done {
     ServiceRequest,
     /// What follows is among the effects.
     Acts,
-}
-
-impl Readings for Demands {
-    #[inline]
-    fn runnable(&self, vcpu: VcpuId) -> bool {
-        self.vcpus.get(vcpu.0 as usize).is_some_and(|demand| demand.current != NONE)
-    }
-    #[inline]
-    fn meter(&self, vcpu: VcpuId, mode: Mode) -> Duration {
-        self.vcpus[vcpu.0 as usize].meters[mode as usize]
-    }
-    #[inline]
-    fn memory(&self, vcpu: VcpuId) -> u64 {
-        self.vcpus[vcpu.0 as usize].memory
-    }
 }
 
 impl Demands {
@@ -198,7 +184,7 @@ impl Demands {
             threads[demand.threads[0] as usize].state = State::Blocked;
         }
         let locks = system.resources.as_ref().map(|it| Box::new(Locks::new(system, it)));
-        Self { vcpus, threads, scripted: None, locks }
+        Self { vcpus, threads, wakes: <_>::default(), scripted: None, locks }
     }
 
     #[inline]
@@ -310,6 +296,7 @@ impl Demands {
         let demand = &mut self.vcpus[own.vcpu as usize];
         if demand.current == NONE {
             demand.current = thread;
+            self.wakes.woke(own.vcpu);
         } else {
             demand.waiting.push_back(thread);
         }

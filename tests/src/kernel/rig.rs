@@ -182,6 +182,7 @@ impl Rig {
                     posted.push(Request::Create { name, vcpu, reply: Answer(reply) });
                 }
                 Ask::Set(id, reservation) => {
+                    self.world.borrow_mut().learnt.changed.insert(id);
                     let reply = Answer(Rc::default());
                     posted.push(Request::Set { id, reservation, reply });
                 }

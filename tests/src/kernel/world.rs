@@ -10,7 +10,7 @@ use crate::Dice;
 use maracas_core::contract::{End, Grant, Mode, RunQueue};
 use maracas_core::{CoreId, Duration, Instant, Job, JobId, VcpuId};
 use maracas_live_core::{KernelEvent, Ran, Reported};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
@@ -39,8 +39,10 @@ pub(super) struct Cpu {
     due: u64,
     /// What it follows.
     pub(super) run_queue: RunQueue,
+    /// How often each VCPU had woken by what its sender knew.
+    known: Vec<u64>,
     /// What was sent and is not taken yet: the sender itself runs there.
-    sent: Option<RunQueue>,
+    sent: Option<(RunQueue, Vec<u64>)>,
     /// What was read of the ring and not taken.
     pub(super) events: VecDeque<KernelEvent>,
     /// Time in which it ran no VCPU.
@@ -69,6 +71,17 @@ pub(super) struct Thread {
     pub(super) is_gone: bool,
 }
 
+/// What a core was told of the VCPUs, and what it was not.
+#[derive(Default)]
+pub(super) struct Learnt {
+    reported: Reported,
+    /// How often each VCPU woke, by what a core was told, and in all.
+    wakes: Vec<u64>,
+    woken: Vec<u64>,
+    /// Those whose reservations were to change.
+    pub(super) changed: BTreeSet<VcpuId>,
+}
+
 /// The kernel.
 pub(super) struct World {
     twin: Twin,
@@ -82,7 +95,7 @@ pub(super) struct World {
     pub(super) threads: Vec<Thread>,
     pub(super) homes: BTreeMap<VcpuId, CoreId>,
     ring: VecDeque<Raw>,
-    reported: Reported,
+    pub(super) learnt: Learnt,
     /// Something is in the ring for which the reader is woken.
     pub(super) has_news: bool,
     /// Events for which there was no room.
@@ -106,7 +119,8 @@ impl World {
         mistake: Option<Mistake>,
         dice: Dice,
     ) -> Self {
-        let cpu = Cpu { spent_at: u64::MAX, due: u64::MAX, ..Cpu::default() };
+        let known = vec![0; vcpus];
+        let cpu = Cpu { spent_at: u64::MAX, due: u64::MAX, known, ..Cpu::default() };
         Self {
             twin: Twin::start(program, cores, vcpus, faults.least),
             least: faults.least,
@@ -117,7 +131,7 @@ impl World {
             threads: Vec::new(),
             homes: BTreeMap::new(),
             ring: VecDeque::new(),
-            reported: Reported::default(),
+            learnt: Learnt { wakes: vec![0; vcpus], woken: vec![0; vcpus], ..Learnt::default() },
             has_news: false,
             lost: 0,
             refused: 0,
@@ -186,10 +200,22 @@ impl World {
         }
         let meter = self.meters[vcpu][held.mode as usize];
         let raw = Raw::Ran { core, held, to: self.now, meter, end };
-        self.put(raw, end != End::Preempted);
+        let is_silent = end == End::LimitReached && self.is_silent(core, &held);
+        self.put(raw, end != End::Preempted && !is_silent);
         if self.mistake == Some(Mistake::ToldTwice) && end == End::LimitReached {
-            self.reported = Reported::default();
+            self.learnt.reported = Reported::default();
         }
+    }
+
+    /// Whether the grant by which it was held ends silently.
+    fn is_silent(&self, core: usize, held: &Held) -> bool {
+        let own = |grant: &&Grant| (grant.vcpu, grant.until.0.ticks()) == (held.vcpu, held.until);
+        let RunQueue { foreground, background, .. } = &self.cpus[core].run_queue;
+        let grant = match held.mode {
+            Mode::Foreground => foreground.iter().find(own),
+            Mode::Background => background.iter().find(own),
+        };
+        grant.is_some_and(|grant| grant.silent)
     }
 
     /// Puts an event into the ring, whose reader is woken where it is news or half of it is full.
@@ -220,7 +246,7 @@ impl World {
         let Held { vcpu, mode, from, until } = held;
         let [meter, until] = [meter, until].map(Duration::from_ticks);
         let spent = (end == End::LimitReached).then_some(until);
-        let service = self.reported.service(vcpu, mode, meter, spent);
+        let service = self.learnt.reported.service(vcpu, mode, meter, spent);
         Ran { vcpu, mode, from: instant(from), to: instant(to), meter, service, until, end }
     }
 
@@ -228,7 +254,11 @@ impl World {
         if self.cpus[core].events.is_empty() {
             self.read();
         }
-        self.cpus[core].events.pop_front()
+        let event = self.cpus[core].events.pop_front();
+        if let Some(KernelEvent::Woke(vcpu, _)) = event {
+            self.learnt.wakes[vcpu.0 as usize] += 1;
+        }
+        event
     }
 
     /// What a core holds, as far as it has come.
@@ -257,7 +287,7 @@ impl World {
         if self.mistake == Some(Mistake::NotSent) && self.dice.one_in(50) {
             return Ok(());
         }
-        self.cpus[core].sent = Some(run_queue.clone());
+        self.cpus[core].sent = Some((run_queue.clone(), self.learnt.wakes.clone()));
         if core != self.faults.sender {
             self.take(core);
         }
@@ -270,22 +300,44 @@ impl World {
     }
 
     fn take(&mut self, core: usize) {
-        let Some(run_queue) = self.cpus[core].sent.take() else { return };
+        let Some((run_queue, wakes)) = self.cpus[core].sent.take() else { return };
         let RunQueue { foreground, background, background_allowed, allowance } = &run_queue;
         let allowed = u8::from(*background_allowed);
         let counts = [foreground.len(), background.len()];
         let mut step = format!("q {core} {} {allowed} {} {}", allowance.0, counts[0], counts[1]);
         for grant in foreground.iter().chain(background) {
             let (until, from) = (grant.until.0.ticks(), grant.from.ticks());
-            let _ = write!(step, " {} {until} {} {from}", grant.vcpu.0, grant.memory.0);
+            let wakes = if grant.lapses { wakes[grant.vcpu.0 as usize] + 1 } else { 0 };
+            let _ = write!(step, " {} {until} {} {from} {wakes}", grant.vcpu.0, grant.memory.0);
         }
-        self.cpus[core].run_queue = run_queue;
+        self.takes_nothing_back(core, &run_queue);
+        (self.cpus[core].run_queue, self.cpus[core].known) = (run_queue, wakes);
         self.step(&step);
+    }
+
+    /// What a core had begun by what was foreseen, of a VCPU that went on running, is what the
+    /// policy decides once it knows of it.
+    fn takes_nothing_back(&self, core: usize, run_queue: &RunQueue) {
+        let Cpu { run_queue: before, known, .. } = &self.cpus[core];
+        let has_begun = |grant: &&Grant| grant.from.ticks() <= self.now;
+        for foreseen in before.foreground.iter().filter(|grant| grant.lapses).filter(has_begun) {
+            let vcpu = foreseen.vcpu.0 as usize;
+            let own = run_queue.foreground.iter().filter(|grant| grant.vcpu == foreseen.vcpu);
+            let goes_on = known[vcpu] == self.learnt.woken[vcpu] && !self.turns[vcpu].is_empty();
+            let until = own.filter(has_begun).map(|grant| grant.until).max();
+            if goes_on
+                && let Some(until) = until
+                && !self.learnt.changed.contains(&foreseen.vcpu)
+            {
+                assert!(until >= foreseen.until, "at {} {foreseen:?} ends at {until:?}", self.now);
+            }
+        }
     }
 
     /// What a core follows, or will as soon as the sender sleeps.
     pub(super) fn sent(&self, core: usize) -> &RunQueue {
-        self.cpus[core].sent.as_ref().unwrap_or(&self.cpus[core].run_queue)
+        let sent = self.cpus[core].sent.as_ref().map(|(run_queue, _)| run_queue);
+        sent.unwrap_or(&self.cpus[core].run_queue)
     }
 
     pub(super) fn settle(&mut self, vcpu: VcpuId, core: CoreId) {
@@ -369,6 +421,7 @@ impl World {
             let core = self.homes.get(&vcpu).copied().unwrap_or_default();
             let raw = Raw::Woke { core: usize::from(core.0), vcpu, at: self.now };
             self.put(raw, true);
+            self.learnt.woken[vcpu.0 as usize] += 1;
         }
         self.step(&format!("w {}", vcpu.0));
     }

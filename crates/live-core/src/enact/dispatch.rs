@@ -29,6 +29,8 @@ struct Pending {
 pub(crate) struct Dispatches {
     /// The VCPU that is to run here by the last decision.
     first: Option<VcpuId>,
+    /// The one that the law had first before it.
+    had: Option<VcpuId>,
     pending: Option<Pending>,
     /// What was sent ahead and has not run since its instant.
     ahead: Vec<(VcpuId, Instant)>,
@@ -43,8 +45,12 @@ impl Dispatches {
     fn begin(&mut self, vcpu: VcpuId, cause: Instant, enacted: Instant) {
         self.pending = Some(Pending { vcpu, cause, enacted });
     }
+    /// Before a decision is carried out the law has this VCPU first.
+    pub(crate) const fn had(&mut self, first: Option<VcpuId>) {
+        self.had = first;
+    }
     /// This VCPU is first by a decision that was made at `decided`, where none was seen before
-    /// that had it there.
+    /// that had it there, nor the law by itself.
     pub(crate) fn put_first(
         &mut self,
         first: Option<VcpuId>,
@@ -56,6 +62,7 @@ impl Dispatches {
         }
         self.first = first;
         self.pending = None;
+        let cause = cause.filter(|_| self.had != first);
         if let (Some(vcpu), Some(cause)) = (first, cause) {
             self.begin(vcpu, cause, decided);
         }

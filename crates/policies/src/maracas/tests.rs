@@ -429,3 +429,32 @@ fn what_depends_on_a_chunk_is_decided_when_it_comes() {
     let foreground = &machine.plan.run_queue(CoreId(0)).foreground;
     assert_eq!((foreground.len(), machine.plan.wake), (4, Instant::from_ticks(5)));
 }
+
+/// What goes on running needs no decision for long: all chunks to come stand there, and the turns
+/// of surplus time.
+#[test]
+fn what_goes_on_is_granted_far_ahead() {
+    let params = [("ahead", "true"), ("background_slice", "2ns")];
+    let mut machine = machine(&params, &[(2, 10), (1, 5)], &[0, 1]);
+    run(&mut machine, 4);
+    let ticks = Duration::from_ticks;
+    let chunk = |vcpu: u32, c: u64, t: u64, number: u64| {
+        let at = Instant::from_ticks(number * t);
+        let grant = Grant::new(VcpuId(vcpu), Limit(ticks(c + number * c))).ahead(at);
+        // The next one comes of what was used; the ones after it of what is to be used.
+        let grant = if number > 1 { grant.until_wake() } else { grant };
+        if number < 16 { grant.silently() } else { grant }
+    };
+    let chunks = |vcpu, c, t| (0..=16).map(move |number| chunk(vcpu, c, t, number));
+    let expected: Vec<_> = chunks(1, 1, 5).chain(chunks(0, 2, 10)).collect();
+    let run_queue = machine.plan.run_queue(CoreId(0));
+    assert_eq!(run_queue.foreground, expected);
+    let turns: Vec<_> = run_queue.background.iter().take(4).collect();
+    let turn = |grant: &Grant| (grant.vcpu.0, grant.until.0.ticks());
+    let turns: Vec<_> = turns.into_iter().map(turn).collect();
+    assert_eq!(turns, [(1, 2), (0, 2), (1, 4), (0, 4)]);
+    let told = run_queue.background.iter().filter(|grant| !grant.silent).count();
+    assert_eq!((run_queue.background.len(), told), (66, 3), "the last turn, and what is left");
+    // Half of the chunks of one of them have come.
+    assert_eq!(machine.plan.wake, Instant::from_ticks(40));
+}
