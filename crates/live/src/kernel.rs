@@ -362,6 +362,6 @@ mod tests {
         assert!(expected.push_background(beside));
         assert_eq!(queue(&run_queue, &clock, &wakes), Some(expected));
         run_queue.foreground = vec![Grant::new(VcpuId(3), until); maracas_kernel::FOREGROUND + 1];
-        assert!(queue(&run_queue, &clock).is_none());
+        assert!(queue(&run_queue, &clock, &wakes).is_none());
     }
 }
