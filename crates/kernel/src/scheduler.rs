@@ -95,7 +95,7 @@ impl Scheduler {
     ///
     /// # Errors
     /// As beside, or where the event cannot be counted on one of the cores.
-    pub fn attachcounting(
+    pub fn attach_counting(
         object: Option<&[u8]>,
         vcpus: u32,
         reads: &Reads,
