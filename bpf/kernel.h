@@ -11,6 +11,7 @@
 #define MARACAS_KERNEL_H
 
 typedef unsigned char __u8;
+typedef unsigned short __u16;
 typedef unsigned int __u32;
 typedef int __s32;
 typedef unsigned long long __u64;

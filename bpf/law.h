@@ -7,13 +7,13 @@
  * first runnable, unspent background entry; else it idles. tests/tests/twin.rs gives both the same
  * random steps and compares every choice and every meter.
  *
- * It says one thing more: a grant may have an instant from which it counts. Until then the law is
- * that of the run queue without it. So what a VCPU is to have next can be sent ahead, and counts
- * at its instant, however late the next plan is.
+ * A grant may have an instant from which it counts, and may lapse where its VCPU wakes. Until then,
+ * and from then on, the law is that of the run queue without it. So what a VCPU is to have next can
+ * be sent ahead, and counts at its instant, however late the next plan is.
  *
  * Nothing here calls the kernel or a library, reads a clock, allocates or recurses, and every loop
  * has a constant bound, so that the same text compiles for BPF and for user space. The includer has
- * __u32, __u64 and bool. Times are nanoseconds, memory is counted in reads.
+ * __u8 to __u64 and bool. Times are nanoseconds, memory is counted in reads.
  *
  * Who may write what: a core's state and the meters of the VCPU that it holds are written by that
  * core alone. A VCPU is held by at most one core, which the atomic exchange in law_hold() ensures.
@@ -53,14 +53,17 @@ enum law_end {
 
 /*
  * Leave to run while the meter of the entry's mode is below `until`, and reads below `memory`; not
- * before the instant `from`.
+ * before the instant `from`; where it `lapses`, as long as the VCPU has woken as often as the
+ * sender knew, by 16 bits of its count. An end that is `silent` need not be told at once.
  */
 struct law_grant {
 	__u64 until;
 	__u64 memory;
 	__u64 from;
 	__u32 vcpu;
-	__u32 unused;
+	__u16 wakes;
+	__u8 lapses;
+	__u8 silent;
 };
 
 /* What a core may do until another run queue takes this one's place. */
@@ -98,6 +101,9 @@ struct law_vcpu {
 	__u32 threads;
 	/* The core that holds it, plus one; 0 = none. */
 	__u32 holder;
+	/* How often it had something to run after it had not. */
+	__u32 wakes;
+	__u32 unused;
 };
 
 /* What a core runs; `vcpu` is LAW_NONE where it idles. */
@@ -108,6 +114,9 @@ struct law_choice {
 	__u64 due;
 	__u32 vcpu;
 	__u32 mode;
+	/* Whether the grant's end is silent. */
+	__u32 silent;
+	__u32 unused;
 };
 
 /* A core. */
@@ -164,6 +173,12 @@ LAW_FN bool law_has_memory(const struct law_vcpu *vcpu, __u64 memory)
 	return memory == LAW_NEVER || vcpu->reads < memory;
 }
 
+/* Whether the VCPU has woken since the grant was made, which does not count any more then. */
+LAW_FN bool law_lapsed(const struct law_grant *grant, const struct law_vcpu *vcpu)
+{
+	return grant->lapses && grant->wakes != (__u16)vcpu->wakes;
+}
+
 /*
  * Whether the VCPU of a grant may be run by this core now. What another core holds waits until that
  * core has stopped it, though a newer plan may have it here already.
@@ -175,7 +190,7 @@ LAW_FN bool law_may_run(const struct law_core *core, struct law_vcpu *vcpus,
 
 	return vcpu->threads && (!vcpu->holder || vcpu->holder == core->id + 1) &&
 	       law_has_service(core, vcpu, grant->until, mode) &&
-	       law_has_memory(vcpu, grant->memory);
+	       law_has_memory(vcpu, grant->memory) && !law_lapsed(grant, vcpu);
 }
 
 LAW_FN struct law_choice law_running(const struct law_grant *grant, __u32 mode)
@@ -186,6 +201,7 @@ LAW_FN struct law_choice law_running(const struct law_grant *grant, __u32 mode)
 		.due = LAW_NEVER,
 		.vcpu = grant->vcpu,
 		.mode = mode,
+		.silent = grant->silent,
 	};
 	return choice;
 }
@@ -384,7 +400,10 @@ LAW_FN bool law_goes_on(const struct law_choice *one, const struct law_choice *o
 /* A thread of the VCPU became runnable. Whether the VCPU did, too. */
 LAW_FN bool law_wake(struct law_vcpu *vcpus, __u32 vcpu)
 {
-	return __sync_fetch_and_add(&law_vcpu(vcpus, vcpu)->threads, 1) == 0;
+	if (__sync_fetch_and_add(&law_vcpu(vcpus, vcpu)->threads, 1))
+		return false;
+	__sync_fetch_and_add(&law_vcpu(vcpus, vcpu)->wakes, 1);
+	return true;
 }
 
 /* A thread of the VCPU has nothing to run any more. Whether it was the last. */

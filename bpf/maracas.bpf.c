@@ -39,11 +39,9 @@ const volatile struct sizes sizes SEC(".rodata.sizes");
 /* The queue of a VCPU. */
 #define QUEUE_OF(vcpu) (0x10000ULL + (vcpu))
 
-static void report(const struct event *event)
+static void report(const struct event *event, bool is_news)
 {
 	struct event *entry = bpf_ringbuf_reserve(&events, sizeof(*entry), 0);
-	bool is_news = event->kind != EVENT_RAN || event->end != LAW_PREEMPTED ||
-		       bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > RING / 2;
 
 	if (!entry) {
 		__sync_fetch_and_add(&ending.lost, 1);
@@ -52,9 +50,10 @@ static void report(const struct event *event)
 	*entry = *event;
 	/*
 	 * The reader is woken where a policy may have an answer. What was preempted was so by the
-	 * law and the run queue that the policy made: it is read with what comes next, or when half
-	 * of the ring is full.
+	 * law and the run queue that the policy made, and after a silent end it goes on by that: it
+	 * is read with what comes next, or when half of the ring is full.
 	 */
+	is_news = is_news || bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > RING / 2;
 	bpf_ringbuf_submit(entry, is_news ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 }
 
@@ -101,7 +100,7 @@ static void count(struct thread *thread, __u32 cpu)
 	thread->counted = thread->vcpu;
 	if (law_wake(vcpus, thread->vcpu)) {
 		event.at = bpf_ktime_get_ns();
-		report(&event);
+		report(&event, true);
 	}
 }
 
@@ -158,7 +157,7 @@ static void end_segment(struct core *core, __u32 cpu, __u64 now)
 		.from = core->from,
 		.at = now,
 	};
-
+	bool is_silent = core->law.now.silent;
 	__u32 home;
 
 	law_charge(&core->law, vcpus, now);
@@ -171,7 +170,7 @@ static void end_segment(struct core *core, __u32 cpu, __u64 now)
 	event.end = law_let_go(&core->law, vcpus);
 	if (event.end == LAW_LIMIT_REACHED)
 		calibrate(core, event.meter, event.until);
-	report(&event);
+	report(&event, event.end != LAW_PREEMPTED && !(event.end == LAW_LIMIT_REACHED && is_silent));
 	tell_spent(core, cpu, now);
 	home = homes[event.vcpu & (LAW_VCPUS - 1)];
 	if (law_is_awaited(&core->law, vcpus, event.vcpu, home))

@@ -18,7 +18,7 @@
  */
 const volatile __u64 reads_chunk SEC(".rodata.reads");
 
-static void report(const struct event *event);
+static void report(const struct event *event, bool is_news);
 
 /* The run queue that a core reads. */
 static inline struct law_queue *queue_of(const struct core *core, __u32 cpu)
@@ -60,7 +60,7 @@ static void tell_spent(struct core *core, __u32 cpu, __u64 now)
 		return;
 	queue = queue_of(core, cpu);
 	if (queue && law_tells_spent(&core->law, &core->memory, queue))
-		report(&event);
+		report(&event, true);
 }
 
 #endif

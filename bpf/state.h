@@ -40,9 +40,10 @@ struct core {
 } __attribute__((aligned(64)));
 
 /* crates/kernel/src/layout.rs has these numbers. */
-_Static_assert(sizeof(struct law_grant) == 32 && sizeof(struct core) == 192, "sizes");
-_Static_assert(__builtin_offsetof(struct core, margin) == 80, "margin");
-_Static_assert(__builtin_offsetof(struct core, others_ran) == 136, "others_ran");
+_Static_assert(sizeof(struct law_grant) == 32 && sizeof(struct core) == 192 &&
+	       sizeof(struct law_vcpu) == 40, "sizes");
+_Static_assert(__builtin_offsetof(struct core, margin) == 88, "margin");
+_Static_assert(__builtin_offsetof(struct core, others_ran) == 144, "others_ran");
 
 /* Each in a section, and so a map, of its own, which the loader reads or writes whole. */
 struct law_vcpu vcpus[LAW_VCPUS] SEC(".bss.vcpus");

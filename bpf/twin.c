@@ -5,7 +5,9 @@
  *
  * A step is a line of numbers behind a letter:
  *   c CORES VCPUS LEAST                        once, at the beginning
- *   q CORE ALLOWANCE BG NF NB (VCPU UNTIL MEMORY FROM)...   another run queue, foreground first
+ *   q CORE ALLOWANCE BG NF NB (VCPU UNTIL MEMORY FROM WAKES)...   another run queue,
+ *                                            foreground first; WAKES one more than how often the
+ *                                            VCPU woke, where the grant lapses, else 0
  *   w VCPU    b VCPU                           a thread wakes, blocks
  *   r CORE READS                               reads of memory
  *   t NS                                       time passes
@@ -57,6 +59,10 @@ static void grants(struct law_grant *into, __u32 entries)
 		into[i].until = number();
 		into[i].memory = number();
 		into[i].from = number();
+		__u64 wakes = number();
+
+		into[i].lapses = wakes > 0;
+		into[i].wakes = wakes - into[i].lapses;
 	}
 }
 

@@ -41,6 +41,8 @@ pub(crate) struct World {
     pub(crate) joined: BTreeMap<i32, VcpuId>,
     pub(crate) homes: BTreeMap<VcpuId, CoreId>,
     runnable: Vec<bool>,
+    /// How often each woke, by what a core was told.
+    wakes: Vec<u64>,
 }
 
 impl World {
@@ -58,6 +60,7 @@ impl World {
             joined: BTreeMap::new(),
             homes: BTreeMap::new(),
             runnable: vec![false; vcpus],
+            wakes: vec![0; vcpus],
         }
     }
 
@@ -153,7 +156,12 @@ impl Kernel for TwinKernel {
     }
     fn site(&self) {}
     fn next_event(&mut self) -> Option<KernelEvent> {
-        self.world.borrow_mut().events[usize::from(self.core.0)].pop_front()
+        let mut world = self.world.borrow_mut();
+        let event = world.events[usize::from(self.core.0)].pop_front();
+        if let Some(KernelEvent::Woke(vcpu, _)) = event {
+            world.wakes[vcpu.0 as usize] += 1;
+        }
+        event
     }
     fn running(&mut self) -> io::Result<Option<Ran>> {
         let (mut world, core) = (self.world.borrow_mut(), usize::from(self.core.0));
@@ -171,7 +179,8 @@ impl Kernel for TwinKernel {
         let mut step = format!("q {core} {} {allowed} {} {}", allowance.0, counts[0], counts[1]);
         for grant in foreground.iter().chain(background) {
             let (until, from) = (grant.until.0.ticks(), grant.from.ticks());
-            let _ = write!(step, " {} {until} {} {from}", grant.vcpu.0, grant.memory.0);
+            let wakes = if grant.lapses { world.wakes[grant.vcpu.0 as usize] + 1 } else { 0 };
+            let _ = write!(step, " {} {until} {} {from} {wakes}", grant.vcpu.0, grant.memory.0);
         }
         world.step(&step);
         Ok(())

@@ -21,8 +21,8 @@ fn part(name: &str) {
         return;
     }
     let part = PARTS.iter().find(|part| part.name == name).expect("there is such a part");
-    let all: Vec<_> =
-        ENTRIES.iter().filter(|it| fits(it) && it.needs.counters == part.counts).collect();
+    let is_to_hold = |it: &&Entry| fits(it) && it.needs.counters == part.counts;
+    let all: Vec<_> = maracas_policies::all().filter(is_to_hold).collect();
     assert!(all.len() > 10, "{} policies fit", all.len());
     for entry in all {
         holds(entry, part, part.seeds).unwrap_or_else(|why| panic!("{why}"));

@@ -48,11 +48,15 @@ struct Vcpu {
     reads: u64,
     threads: u32,
     holder: Option<usize>,
+    /// How often it woke.
+    wakes: u64,
 }
 
 #[derive(Default)]
 struct Core {
     run_queue: RunQueue,
+    /// How often each VCPU had woken by what the run queue's sender knew.
+    known: Vec<u64>,
     reads: u64,
     /// Reads of overflows, until time is charged; and the allowance that was told as spent.
     pending: u64,
@@ -63,6 +67,7 @@ struct Core {
 /// What one core sees of the VCPUs. `least` is what remains of a grant that is as good as spent.
 struct Seen<'a> {
     vcpus: &'a [Vcpu],
+    known: &'a [u64],
     core: usize,
     least: u64,
 }
@@ -77,6 +82,9 @@ impl Readings for Seen<'_> {
     }
     fn memory(&self, vcpu: VcpuId) -> u64 {
         self.vcpus[vcpu.0 as usize].reads
+    }
+    fn has_woken(&self, vcpu: VcpuId) -> bool {
+        self.vcpus[vcpu.0 as usize].wakes != self.known[vcpu.0 as usize]
     }
 }
 
@@ -101,7 +109,7 @@ struct Machine {
 impl Machine {
     fn new(least: u64) -> Self {
         Self {
-            cores: (0..CORES).map(|_| Core::default()).collect(),
+            cores: (0..CORES).map(|_| Core { known: vec![0; VCPUS], ..Core::default() }).collect(),
             vcpus: vec![Vcpu::default(); VCPUS],
             now: 0,
             least,
@@ -121,14 +129,14 @@ impl Machine {
     }
 
     fn next(&self, core: usize) -> Option<Running> {
-        let Core { run_queue, reads, .. } = &self.cores[core];
-        let seen = Seen { vcpus: &self.vcpus, core, least: self.least };
+        let Core { run_queue, known, reads, .. } = &self.cores[core];
+        let seen = Seen { vcpus: &self.vcpus, known, core, least: self.least };
         dispatch::next(run_queue, self.come(), *reads, &seen)
     }
 
     /// When a grant begins to count that stands before what the core runs, by the law's order.
     fn due(&self, core: usize) -> Option<u64> {
-        let Core { run_queue, reads, now, .. } = &self.cores[core];
+        let Core { run_queue, known, reads, now, .. } = &self.cores[core];
         if run_queue.allowance.is_reached(*reads) {
             return None;
         }
@@ -140,7 +148,9 @@ impl Machine {
                 })
             };
             let has_come = |grant: &Grant| grant.from <= self.come();
-            let before = grants.iter().take_while(|grant| !(has_come(grant) && place(grant)));
+            let seen = Seen { vcpus: &self.vcpus, known, core, least: self.least };
+            let counts = |grant: &Grant| dispatch::counts(grant, self.come(), &seen);
+            let before = grants.iter().take_while(|grant| !(counts(grant) && place(grant)));
             before.filter(|grant| !has_come(grant)).map(|grant| grant.from.ticks()).min()
         };
         let first = by_mode(&run_queue.foreground, Mode::Foreground);
@@ -294,10 +304,16 @@ impl Machine {
                     let from = if rng.once_in(3) { self.now + rng.below(4_000) } else { 0 };
                     let into: &mut Vec<_> = &mut grants[mode as usize];
                     let place = rng.below(into.len() as u64 + 1) as usize;
-                    into.insert(place, grant.ahead(Instant::from_ticks(from)));
+                    let grant = grant.ahead(Instant::from_ticks(from));
+                    let lapses = rng.once_in(3);
+                    into.insert(place, if lapses { grant.until_wake() } else { grant });
                 }
             }
         }
+        // What was sent may not know of the last wake.
+        let knows = !rng.once_in(4);
+        let known = self.vcpus.iter().map(|it| it.wakes.saturating_sub(u64::from(!knows)));
+        self.cores[core].known = known.collect();
         self.write_plan(core, &run_queue, &grants);
         let [foreground, background] = grants;
         (run_queue.foreground, run_queue.background) = (foreground, background.into());
@@ -336,14 +352,17 @@ impl Machine {
         let allowed = u8::from(run_queue.background_allowed);
         let allowance = run_queue.allowance.0;
         let _ = write!(self.script, "q {core} {allowance} {allowed} {foreground} {background}");
-        for Grant { vcpu, until, memory, from } in grants.iter().flatten() {
+        let known = &self.cores[core].known;
+        for Grant { vcpu, until, memory, from, lapses, .. } in grants.iter().flatten() {
             let (until, from) = (until.0.ticks(), from.ticks());
-            let _ = write!(self.script, " {} {until} {} {from}", vcpu.0, memory.0);
+            let wakes = if *lapses { known[vcpu.0 as usize] + 1 } else { 0 };
+            let _ = write!(self.script, " {} {until} {} {from} {wakes}", vcpu.0, memory.0);
         }
         self.script.push('\n');
     }
 
     fn wake(&mut self, vcpu: usize) {
+        self.vcpus[vcpu].wakes += u64::from(self.vcpus[vcpu].threads == 0);
         self.vcpus[vcpu].threads += 1;
         let _ = writeln!(self.script, "w {vcpu}");
     }

@@ -298,6 +298,10 @@ impl fmt::Debug for MemoryLimit {
 /// order that it will have then. Until then the law is that of the run queue without it. So a
 /// machine begins it at its instant, however late the next decision is. Policies give some only
 /// where their parameter `ahead` asks for it; agents leave them out.
+///
+/// Several may stand there for one VCPU, so that a core goes on by itself for long. What of them
+/// holds only for a VCPU that does not block `lapses` where it wakes; and a machine need not ask
+/// the policy at an end that is `silent`, as what comes after it stands in the plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grant {
     /// The VCPU that may run.
@@ -308,17 +312,32 @@ pub struct Grant {
     pub memory: MemoryLimit,
     /// From when on; [`Instant::ZERO`] = it counts wherever it is read.
     pub from: Instant,
+    /// It counts only until its VCPU, having had nothing to run, has something again.
+    pub lapses: bool,
+    /// That `until` is reached may be told with what comes next.
+    pub silent: bool,
 }
 
 impl Grant {
     /// Leave to run until `until` from now on, however much memory it uses.
     pub const fn new(vcpu: VcpuId, until: Limit) -> Self {
-        Self { vcpu, until, memory: MemoryLimit::NEVER, from: Instant::ZERO }
+        let (memory, from) = (MemoryLimit::NEVER, Instant::ZERO);
+        Self { vcpu, until, memory, from, lapses: false, silent: false }
     }
     /// The same, not before `from`.
     #[must_use]
     pub const fn ahead(self, from: Instant) -> Self {
         Self { from, ..self }
+    }
+    /// The same, until the VCPU wakes.
+    #[must_use]
+    pub const fn until_wake(self) -> Self {
+        Self { lapses: true, ..self }
+    }
+    /// The same, at whose end the policy need not be asked.
+    #[must_use]
+    pub const fn silently(self) -> Self {
+        Self { silent: true, ..self }
     }
     /// Whether it was given ahead of its instant, which may have come by now.
     pub const fn is_ahead(&self) -> bool {

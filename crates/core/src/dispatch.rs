@@ -3,7 +3,7 @@
 //! *At every instant a core, unless closed, runs the first runnable, unspent foreground entry of
 //! its run queue; else, if background is allowed, the first runnable, unspent background entry;
 //! else it idles.* An entry whose instant is to come ([`Grant::from`](field@Grant::from)) is not
-//! there until then.
+//! there until then, and one that [lapses](Grant::lapses) no more after its VCPU woke.
 //!
 //! The simulator calls [`next`]. The live machine, which does not see every block and wake at once,
 //! readies all that are [`entitled`]. Traces ask which VCPUs were [`kept_out`].
@@ -21,6 +21,11 @@ pub trait Readings {
     /// a meter reads 0, so that no memory limit is ever reached there.
     fn memory(&self, _vcpu: VcpuId) -> u64 {
         0
+    }
+    /// Whether the VCPU, having had nothing to run, got something since the policy was told last:
+    /// its grants that lapse then do not count. Whoever asks the policy at each wake need not know.
+    fn has_woken(&self, _vcpu: VcpuId) -> bool {
+        false
     }
 }
 
@@ -46,7 +51,9 @@ pub fn next(
     readings: &impl Readings,
 ) -> Option<Running> {
     let runs = |grant: &Grant, mode| {
-        readings.runnable(grant.vcpu) && grant.from <= now && is_unspent(grant, mode, readings)
+        readings.runnable(grant.vcpu)
+            && counts(grant, now, readings)
+            && is_unspent(grant, mode, readings)
     };
     // Mode by mode, not by `entries`: every event of the simulator asks, and most run queues have
     // few entries.
@@ -82,7 +89,7 @@ pub fn entitled<'a>(
     readings: &'a impl Readings,
 ) -> impl Iterator<Item = Running> + 'a {
     let may_run = move |(grant, mode): &(&Grant, Mode)| {
-        grant.from <= now && is_unspent(grant, *mode, readings)
+        counts(grant, now, readings) && is_unspent(grant, *mode, readings)
     };
     entries(run_queue, memory_meter).filter(may_run).map(running)
 }
@@ -99,7 +106,7 @@ pub fn kept_out<'a>(
     let waits = move |(grant, mode): &(&Grant, Mode)| {
         let closed = is_closed(run_queue, memory_meter, *mode);
         (closed || !has_memory(grant, readings))
-            && grant.from <= now
+            && counts(grant, now, readings)
             && readings.runnable(grant.vcpu)
             && has_service(grant, *mode, readings)
     };
@@ -138,6 +145,12 @@ fn by_mode<'a>(
 ) -> impl Iterator<Item = (&'a Grant, Mode)> {
     let background = background.into_iter().flatten().map(|grant| (grant, Mode::Background));
     foreground.iter().map(|grant| (grant, Mode::Foreground)).chain(background)
+}
+
+/// Whether the grant has begun and has not lapsed.
+#[inline]
+pub fn counts(grant: &Grant, now: Instant, readings: &impl Readings) -> bool {
+    grant.from <= now && !(grant.lapses && readings.has_woken(grant.vcpu))
 }
 
 /// Whether the grant has not ended by its VCPU's meters.

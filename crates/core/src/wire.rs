@@ -392,11 +392,15 @@ impl Wire for Segment {
 /// Above all numbers of VCPUs: the grant's instant follows. Where it has none, nothing of it is
 /// written, so that plans without grants ahead are written as they were before there were any.
 const AHEAD: u64 = 1 << u32::BITS;
+/// Above that: it lapses where its VCPU wakes; its end is silent.
+const LAPSES: u64 = AHEAD << 1;
+const SILENT: u64 = AHEAD << 2;
 
 impl Wire for Grant {
     fn put(&self, out: &mut Vec<u8>) {
-        let ahead = if self.is_ahead() { AHEAD } else { 0 };
-        (u64::from(self.vcpu.0) | ahead).put(out);
+        let marks = [(self.is_ahead(), AHEAD), (self.lapses, LAPSES), (self.silent, SILENT)];
+        let marks = marks.into_iter().filter(|(is_so, _)| *is_so).map(|(_, mark)| mark);
+        marks.fold(u64::from(self.vcpu.0), |head, mark| head | mark).put(out);
         self.until.put(out);
         // "Never" is what nearly every grant says: one byte instead of ten.
         self.memory.0.wrapping_add(1).put(out);
@@ -407,10 +411,10 @@ impl Wire for Grant {
     fn take(from: &mut &[u8]) -> Option<Self> {
         let (head, until) = <(u64, Limit)>::take(from)?;
         let memory = MemoryLimit(u64::take(from)?.wrapping_sub(1));
-        let is_ahead = head & AHEAD != 0;
-        let vcpu = VcpuId(u32::try_from(head & !AHEAD).ok()?);
+        let [is_ahead, lapses, silent] = [AHEAD, LAPSES, SILENT].map(|mark| head & mark != 0);
+        let vcpu = VcpuId(u32::try_from(head & !(AHEAD | LAPSES | SILENT)).ok()?);
         let at = if is_ahead { Instant::take(from)? } else { Instant::ZERO };
-        let grant = Self { vcpu, until, memory, from: at };
+        let grant = Self { vcpu, until, memory, from: at, lapses, silent };
         (grant.is_ahead() == is_ahead).then_some(grant)
     }
 }

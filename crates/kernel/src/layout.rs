@@ -18,18 +18,18 @@ const HEAD: usize = 3;
 /// Words of `struct law_queue`.
 pub const QUEUE: usize = HEAD + GRANT * (FOREGROUND + BACKGROUND);
 /// Words of `struct law_vcpu`.
-pub(crate) const VCPU: usize = 4;
-/// Words of `struct core`, and where what is read of it stands: its meter of reads, up to when it is charged, where the
-/// grant ends of what it holds, the VCPU and the mode of that, the margin, since when it holds it,
-/// and the time of what belongs to no VCPU.
+pub(crate) const VCPU: usize = 5;
+/// Words of `struct core`, and where what is read of it stands: its meter of reads, up to when it
+/// is charged, where the grant ends of what it holds, the VCPU and the mode of that, the margin,
+/// since when it holds it, and the time of what belongs to no VCPU.
 pub(crate) const CORE: usize = 24;
 const CORE_READS: usize = 0;
 const CORE_CHARGED: usize = 1;
 const CORE_UNTIL: usize = 2;
 const CORE_VCPU_MODE: usize = 5;
-const CORE_MARGIN: usize = 10;
-const CORE_FROM: usize = 11;
-const CORE_OTHERS_RAN: usize = 17;
+const CORE_MARGIN: usize = 11;
+const CORE_FROM: usize = 12;
+const CORE_OTHERS_RAN: usize = 18;
 /// Bytes of `struct event`.
 const EVENT: usize = 64;
 /// No VCPU (`LAW_NONE`).
@@ -46,17 +46,27 @@ pub struct Grant {
     pub memory: u64,
     /// The instant from which it counts, in nanoseconds of `CLOCK_MONOTONIC`.
     pub from: u64,
+    /// How often the VCPU had woken by what the sender knows, where it lapses at the next wake.
+    pub lapses_after: Option<u16>,
+    /// Nobody need be woken at its end.
+    pub silent: bool,
 }
 
 impl Grant {
     /// Up to the meter's reading `until`, from now on, however much memory it uses.
     pub const fn new(vcpu: u32, until: u64) -> Self {
-        Self { vcpu, until, memory: u64::MAX, from: 0 }
+        Self { vcpu, until, memory: u64::MAX, from: 0, lapses_after: None, silent: false }
     }
     /// The same, not before `from`.
     #[must_use]
     pub const fn ahead(self, from: u64) -> Self {
         Self { from, ..self }
+    }
+    /// What stands behind the number of the VCPU: how often it had woken, and two marks.
+    fn marks(&self) -> u32 {
+        let [low, high] = self.lapses_after.unwrap_or_default().to_ne_bytes();
+        let marks = [self.lapses_after.is_some(), self.silent].map(u8::from);
+        u32::from_ne_bytes([low, high, marks[0], marks[1]])
     }
 }
 
@@ -108,7 +118,8 @@ impl Queue {
         let background = to[HEAD + GRANT * FOREGROUND..].chunks_exact(GRANT);
         for (grants, to) in [(&self.foreground, foreground), (&self.background, background)] {
             for (grant, to) in grants.iter().zip(to) {
-                store(to, [grant.until, grant.memory, grant.from, pair(grant.vcpu, 0)]);
+                let last = pair(grant.vcpu, grant.marks());
+                store(to, [grant.until, grant.memory, grant.from, last]);
             }
         }
     }

@@ -18,7 +18,7 @@ use maracas_core::{CoreId, Duration, Instant, VcpuId};
 use maracas_kernel::{Event, Happened, Holds, Queue, Scheduler, VCPUS, Vcpu};
 use maracas_live_core::{Counts, Kernel, KernelEvent, Ran, Reported};
 use rustix::thread::gettid;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -48,6 +48,8 @@ struct Shared {
     /// Events by core.
     events: Vec<VecDeque<KernelEvent>>,
     reported: Reported,
+    /// How often each VCPU woke, by what a core was told.
+    wakes: BTreeMap<VcpuId, u16>,
     /// The VCPUs that have threads.
     vcpus: BTreeSet<VcpuId>,
 }
@@ -156,7 +158,12 @@ impl Kernel for ThisKernel {
             // Where that is refused, the thread learns of it before its next decision.
             let _ = shared.read();
         }
-        shared.events[core].pop_front()
+        let event = shared.events[core].pop_front();
+        if let Some(KernelEvent::Woke(vcpu, _)) = event {
+            let wakes = shared.wakes.entry(vcpu).or_default();
+            *wakes = wakes.wrapping_add(1);
+        }
+        event
     }
     fn running(&mut self) -> io::Result<Option<Ran>> {
         lock(&self.shared).running(self.hardware)
@@ -166,7 +173,8 @@ impl Kernel for ThisKernel {
         Ok(meters.map(Duration::from_nanos))
     }
     fn send(&mut self, run_queue: &RunQueue) -> io::Result<()> {
-        let queue = queue(run_queue, &self.clock).ok_or_else(|| {
+        let mut shared = lock(&self.shared);
+        let queue = queue(run_queue, &self.clock, &shared.wakes).ok_or_else(|| {
             let [foreground, background] = [run_queue.foreground.len(), run_queue.background.len()];
             io::Error::other(format!(
                 "{}: its run queue has {foreground} entries in budget and {background} beside; the \
@@ -176,7 +184,7 @@ impl Kernel for ThisKernel {
                 maracas_kernel::BACKGROUND,
             ))
         })?;
-        lock(&self.shared).scheduler()?.send(self.hardware.0, &queue)
+        shared.scheduler()?.send(self.hardware.0, &queue)
     }
     fn settle(&mut self, vcpu: VcpuId) -> io::Result<()> {
         lock(&self.shared).scheduler()?.settle(vcpu.0, self.hardware.0)
@@ -193,13 +201,16 @@ impl Kernel for ThisKernel {
     }
 }
 
-/// A run queue as the kernel reads it, with instants by its own clock; `None` where there is no
-/// room for it.
-fn queue(run_queue: &RunQueue, clock: &Clock) -> Option<Queue> {
+/// A run queue as the kernel reads it, with instants by its own clock, and how often VCPUs woke by
+/// what the policy knows; `None` where there is no room for it.
+fn queue(run_queue: &RunQueue, clock: &Clock, wakes: &BTreeMap<VcpuId, u16>) -> Option<Queue> {
+    let woke = |vcpu: &VcpuId| wakes.get(vcpu).copied().unwrap_or_default();
     let mut queue = Queue::new(run_queue.allowance.0, run_queue.background_allowed);
     let grant = |grant: &Grant| maracas_kernel::Grant {
         memory: grant.memory.0,
         from: if grant.is_ahead() { clock.monotonic_ns(grant.from) } else { 0 },
+        lapses_after: grant.lapses.then(|| woke(&grant.vcpu)),
+        silent: grant.silent,
         ..maracas_kernel::Grant::new(grant.vcpu.0, grant.until.0.ticks())
     };
     // Entries of service VCPUs, which have no threads, do no harm there.
@@ -236,6 +247,7 @@ impl KernelCores {
             numbers: numbers.to_vec(),
             events: vec![VecDeque::with_capacity(1024); numbers.len()],
             reported: Reported::default(),
+            wakes: BTreeMap::new(),
             vcpus: BTreeSet::new(),
         }));
         let core = |(id, hardware): (usize, &HardwareCore)| {
@@ -344,16 +356,19 @@ mod tests {
         let until = Limit(Duration::from_nanos(7));
         let clock = Clock::start();
         let ahead = Instant::from_ticks(11);
-        run_queue.foreground.push(Grant::new(VcpuId(3), until));
-        run_queue.foreground.push(Grant::new(VcpuId(3), until).ahead(ahead));
+        let wakes = BTreeMap::from([(VcpuId(3), 5)]);
+        run_queue.foreground.push(Grant::new(VcpuId(3), until).silently());
+        run_queue.foreground.push(Grant::new(VcpuId(3), until).ahead(ahead).until_wake());
         run_queue.background.push(Grant { memory: MemoryLimit(9), ..Grant::new(VcpuId(4), until) });
         let mut expected = Queue::new(u64::MAX, false);
         let grant = maracas_kernel::Grant::new(3, 7);
-        assert!(expected.push_foreground(grant));
-        assert!(expected.push_foreground(grant.ahead(clock.monotonic_ns(ahead))));
+        assert!(expected.push_foreground(maracas_kernel::Grant { silent: true, ..grant }));
+        let coming = grant.ahead(clock.monotonic_ns(ahead));
+        let coming = maracas_kernel::Grant { lapses_after: Some(5), ..coming };
+        assert!(expected.push_foreground(coming));
         let beside = maracas_kernel::Grant { memory: 9, ..maracas_kernel::Grant::new(4, 7) };
         assert!(expected.push_background(beside));
-        assert_eq!(queue(&run_queue, &clock), Some(expected));
+        assert_eq!(queue(&run_queue, &clock, &wakes), Some(expected));
         run_queue.foreground = vec![Grant::new(VcpuId(3), until); maracas_kernel::FOREGROUND + 1];
         assert!(queue(&run_queue, &clock).is_none());
     }

@@ -180,12 +180,9 @@ type Changed = (
 );
 
 fn grant((vcpu, until, memory): Granted) -> Grant {
-    Grant {
-        vcpu: VcpuId(vcpu),
-        until: until.map_or(Limit::NEVER, |at| Limit(maracas_core::Duration::from_ticks(at))),
-        memory: memory.map_or(MemoryLimit::NEVER, MemoryLimit),
-        from: Instant::ZERO,
-    }
+    let until = until.map_or(Limit::NEVER, |at| Limit(maracas_core::Duration::from_ticks(at)));
+    let memory = memory.map_or(MemoryLimit::NEVER, MemoryLimit);
+    Grant { memory, ..Grant::new(VcpuId(vcpu), until) }
 }
 
 fn apply(changed: Changed, plan: &mut Plan) {

@@ -222,10 +222,14 @@ impl Case {
         Ok(case)
     }
 
-    /// Has the policy give no grants ahead, whatever the file says: agents leave them out.
-    pub fn give_none_ahead(&mut self) {
-        if self.spec(AHEAD).is_some_and(|spec| self.params.flag(spec)) {
-            self.params.set(AHEAD, Value::Flag(false));
+    /// Whether the policy is to give grants ahead where the user said nothing. Agents leave them
+    /// out: then it gives none, whatever the file says.
+    pub fn give_ahead(&mut self, begins: bool) {
+        let is_said = self.params.iter().any(|(name, _)| name == AHEAD);
+        if self.spec(AHEAD).is_some_and(|spec| self.params.flag(spec) != begins)
+            && !(begins && is_said)
+        {
+            self.params.set(AHEAD, Value::Flag(begins));
         }
     }
 

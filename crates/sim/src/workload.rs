@@ -96,6 +96,8 @@ pub(crate) struct Demand {
     pub(crate) run_queue: u32,
     /// The decision that put it there.
     pub(crate) stamp: u64,
+    /// How often the policy had been asked when it woke last; 0 = it did not.
+    woke: u64,
     /// A wake not yet reported: on whose behalf it was.
     pub(crate) hidden: Option<Option<VcpuId>>,
 }
@@ -104,6 +106,8 @@ pub(crate) struct Demand {
 pub(crate) struct Demands {
     vcpus: Vec<Demand>,
     threads: Vec<Thread>,
+    /// How often the policy was asked, and told before of every wake; counted from one.
+    pub(crate) asked: u64,
     /// What threads with scripts are about.
     scripted: Option<Box<ScriptedThreads>>,
     /// What their jobs share.
@@ -153,6 +157,10 @@ impl Readings for Demands {
     fn memory(&self, vcpu: VcpuId) -> u64 {
         self.vcpus[vcpu.0 as usize].memory
     }
+    #[inline]
+    fn has_woken(&self, vcpu: VcpuId) -> bool {
+        self.vcpus[vcpu.0 as usize].woke == self.asked
+    }
 }
 
 impl Demands {
@@ -198,7 +206,7 @@ impl Demands {
             threads[demand.threads[0] as usize].state = State::Blocked;
         }
         let locks = system.resources.as_ref().map(|it| Box::new(Locks::new(system, it)));
-        Self { vcpus, threads, scripted: None, locks }
+        Self { vcpus, threads, asked: 1, scripted: None, locks }
     }
 
     #[inline]
@@ -309,7 +317,7 @@ impl Demands {
         own.state = State::Working;
         let demand = &mut self.vcpus[own.vcpu as usize];
         if demand.current == NONE {
-            demand.current = thread;
+            (demand.current, demand.woke) = (thread, self.asked);
         } else {
             demand.waiting.push_back(thread);
         }
@@ -538,6 +546,7 @@ impl Demand {
             last: NONE,
             run_queue: NONE,
             stamp: 0,
+            woke: 0,
             hidden: None,
         }
     }

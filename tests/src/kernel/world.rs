@@ -41,7 +41,7 @@ pub(super) struct Cpu {
     /// What it follows.
     pub(super) run_queue: RunQueue,
     /// What was sent and is not taken yet: the sender itself runs there.
-    sent: Option<RunQueue>,
+    sent: Option<(RunQueue, Vec<u64>)>,
     /// What was read of the ring and not taken.
     pub(super) events: VecDeque<KernelEvent>,
     /// Time in which it ran no VCPU.
@@ -84,6 +84,8 @@ pub(super) struct World {
     pub(super) threads: Vec<Thread>,
     pub(super) homes: BTreeMap<VcpuId, CoreId>,
     ring: VecDeque<Raw>,
+    /// How often each VCPU woke, by what a core was told.
+    wakes: Vec<u64>,
     reported: Reported,
     /// Something is in the ring for which the reader is woken.
     pub(super) has_news: bool,
@@ -120,6 +122,7 @@ impl World {
             threads: Vec::new(),
             homes: BTreeMap::new(),
             ring: VecDeque::new(),
+            wakes: vec![0; vcpus],
             reported: Reported::default(),
             has_news: false,
             lost: 0,
@@ -201,10 +204,22 @@ impl World {
         let meter = self.meters[vcpu][held.mode as usize];
         let reads = self.counted.meters[1][vcpu];
         let raw = Raw::Ran { core, held, to: self.now, meter, reads, end };
-        self.put(raw, end != End::Preempted);
+        let is_silent = end == End::LimitReached && self.is_silent(core, &held);
+        self.put(raw, end != End::Preempted && !is_silent);
         if self.mistake == Some(Mistake::ToldTwice) && end == End::LimitReached {
             self.reported = Reported::default();
         }
+    }
+
+    /// Whether the grant by which it was held ends silently.
+    fn is_silent(&self, core: usize, held: &Held) -> bool {
+        let own = |grant: &&Grant| (grant.vcpu, grant.until.0.ticks()) == (held.vcpu, held.until);
+        let RunQueue { foreground, background, .. } = &self.cpus[core].run_queue;
+        let grant = match held.mode {
+            Mode::Foreground => foreground.iter().find(own),
+            Mode::Background => background.iter().find(own),
+        };
+        grant.is_some_and(|grant| grant.silent)
     }
 
     /// Puts an event into the ring, whose reader is woken where it is news or half of it is full.
@@ -247,7 +262,11 @@ impl World {
         if self.cpus[core].events.is_empty() {
             self.read();
         }
-        self.cpus[core].events.pop_front()
+        let event = self.cpus[core].events.pop_front();
+        if let Some(KernelEvent::Woke(vcpu, _)) = event {
+            self.wakes[vcpu.0 as usize] += 1;
+        }
+        event
     }
 
     /// What a core holds, as far as it has come.
@@ -277,7 +296,7 @@ impl World {
         if self.mistake == Some(Mistake::NotSent) && self.dice.one_in(50) {
             return Ok(());
         }
-        self.cpus[core].sent = Some(run_queue.clone());
+        self.cpus[core].sent = Some((run_queue.clone(), self.wakes.clone()));
         if core != self.faults.sender {
             self.take(core);
         }
@@ -290,14 +309,15 @@ impl World {
     }
 
     fn take(&mut self, core: usize) {
-        let Some(run_queue) = self.cpus[core].sent.take() else { return };
+        let Some((run_queue, wakes)) = self.cpus[core].sent.take() else { return };
         let RunQueue { foreground, background, background_allowed, allowance } = &run_queue;
         let allowed = u8::from(*background_allowed);
         let counts = [foreground.len(), background.len()];
         let mut step = format!("q {core} {} {allowed} {} {}", allowance.0, counts[0], counts[1]);
         for grant in foreground.iter().chain(background) {
             let (until, from) = (grant.until.0.ticks(), grant.from.ticks());
-            let _ = write!(step, " {} {until} {} {from}", grant.vcpu.0, grant.memory.0);
+            let wakes = if grant.lapses { wakes[grant.vcpu.0 as usize] + 1 } else { 0 };
+            let _ = write!(step, " {} {until} {} {from} {wakes}", grant.vcpu.0, grant.memory.0);
         }
         self.cpus[core].run_queue = run_queue;
         self.counted.taken[core] = self.counted.meters[0][core];
@@ -306,7 +326,8 @@ impl World {
 
     /// What a core follows, or will as soon as the sender sleeps.
     pub(super) fn sent(&self, core: usize) -> &RunQueue {
-        self.cpus[core].sent.as_ref().unwrap_or(&self.cpus[core].run_queue)
+        let sent = self.cpus[core].sent.as_ref().map(|(run_queue, _)| run_queue);
+        sent.unwrap_or(&self.cpus[core].run_queue)
     }
 
     pub(super) fn settle(&mut self, vcpu: VcpuId, core: CoreId) {

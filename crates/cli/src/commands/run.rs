@@ -72,9 +72,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     let mut setup = live::setup(&case, duration)?;
     let emulation = live::place(&case, &mut setup, args.emulate)?;
     let chosen = backend::choose(args.backend, &case, &setup)?;
-    if !chosen.begins_ahead() {
-        case.give_none_ahead();
-    }
+    case.give_ahead(chosen.begins_ahead());
     let files = args.results.open(("scenario", &args.file), &case)?;
     let address = args.metrics.as_ref();
     address.map_or(Ok(()), Address::clear)?;

@@ -5,9 +5,11 @@
 //! slice; whatever wakes meanwhile stands behind it.
 
 use super::vcpu::State;
+use crate::parts::ahead;
 use crate::parts::jobs::ByVcpu;
 use alloc::vec::Vec;
 use core::cmp::{Ordering, Reverse};
+use maracas_core::contract::{Grant, Limit};
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{Duration, Instant, List, VcpuId};
 
@@ -274,4 +276,40 @@ impl Interval {
             it.to = offer(it).map_or(it.to, |offer| place(order, &offer));
         }
     }
+}
+
+/// The turns of `slice` that follow each other by the fair rule where nothing wakes or blocks:
+/// first what is left of the chosen one's. All but the last may end silently.
+///
+/// A turn that a budget interrupts goes on after it, until the next decision.
+pub(super) fn turns(
+    order: &List<Offer>,
+    chosen: VcpuId,
+    slice: Duration,
+    states: &ByVcpu<State>,
+) -> Vec<Grant> {
+    let runnable = order.iter().filter_map(|offer| states.get(offer.vcpu));
+    let runnable = runnable.filter(|state| state.runnable());
+    // What each has had after the turns so far, by the rule and by its meter.
+    let mut waiting: Vec<_> = runnable.map(|it| (it.bgt, it.urgency(), it.background)).collect();
+    let count = ahead::TURNS.min(ahead::BACKGROUND.saturating_sub(order.len()));
+    let mut turns = Vec::with_capacity(count);
+    let first = waiting.iter().position(|(_, (_, vcpu), _)| *vcpu == chosen);
+    let mut next = first;
+    while turns.len() < count
+        && let Some(place) = next
+    {
+        let (bgt, (_, vcpu), meter) = &mut waiting[place];
+        let more = match states.get(*vcpu).map(|state| state.slice_end.0) {
+            Some(end) if turns.is_empty() => end.saturating_sub(*meter),
+            _ => slice,
+        };
+        (*bgt, *meter) = (*bgt + more, *meter + more);
+        turns.push(Grant::new(*vcpu, Limit(*meter)).ahead(ahead::AT_ONCE).silently());
+        next = (0..waiting.len()).min_by_key(|it| (waiting[*it].0, waiting[*it].1));
+    }
+    if let Some(last) = turns.last_mut() {
+        last.silent = false;
+    }
+    turns
 }

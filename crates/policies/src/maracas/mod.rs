@@ -139,6 +139,7 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
         locals: alloc::vec![Local::default(); system.cores.len()],
         nexts: Soonest::new(system.cores.len()),
         stale: system.core_ids().collect(),
+        was_settled: true,
         background: CoreSet::EMPTY,
         closed: CoreSet::EMPTY,
         room: Room::default(),
@@ -195,15 +196,21 @@ enum Ahead {
     Watched,
     /// The next chunk of each VCPU. Nothing else depends on when it comes: no decision is due then.
     Unwatched,
+    /// Of each VCPU that has something to run so many chunks, as they come if it goes on so, and
+    /// its turns of surplus time: no decision is due before half of them are used.
+    Silent { depth: usize, chunk_min: Duration },
 }
 
 impl Ahead {
-    fn chosen(params: &Params, rule: Rule, is_monitored: bool) -> Self {
-        match ahead::chosen(params) {
-            false => Self::Nothing,
+    fn chosen(params: &Params, rule: Rule, chunk_min: Duration, is_monitored: bool) -> Self {
+        match (ahead::chosen(params), rule) {
+            (false, _) => Self::Nothing,
             // Surplus time is offered by when budgets come, or closed by which cores use it.
-            true if rule == Rule::Sticky || is_monitored => Self::Watched,
-            true => Self::Unwatched,
+            (true, Rule::Sticky) => Self::Watched,
+            (true, _) if is_monitored => Self::Watched,
+            // Who is next depends on memory that was used meanwhile.
+            (true, Rule::Light) => Self::Unwatched,
+            (true, Rule::Fair | Rule::Off) => Self::Silent { depth: 1, chunk_min },
         }
     }
 }
@@ -211,12 +218,13 @@ impl Ahead {
 impl Settings {
     fn chosen(system: &System, params: &Params, is_monitored: bool) -> Self {
         let rule = Rule::chosen(params);
+        let chunk_min = time(system, params, &CHUNK_MIN).unwrap_or_default();
         Self {
             rule,
             slice: time(system, params, &SLICE),
-            chunk_min: time(system, params, &CHUNK_MIN).unwrap_or_default(),
+            chunk_min,
             inherits: test::chosen(params, &FIXED_PRIORITIES) != Test::Rta,
-            ahead: Ahead::chosen(params, rule, is_monitored),
+            ahead: Ahead::chosen(params, rule, chunk_min, is_monitored),
         }
     }
 }
@@ -230,6 +238,8 @@ struct Maracas {
     nexts: Soonest,
     /// Cores of which something was learnt since the last decision.
     stale: CoreSet,
+    /// No VCPU waited for its answer when it was last decided what is told at once.
+    was_settled: bool,
     /// Cores in background mode: a VCPU waits, and none on a budget.
     background: CoreSet,
     /// Cores whose run queues withhold their surplus time.
@@ -287,7 +297,7 @@ impl Policy for Maracas {
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
         let mut wake = self.refresh_cores(now, plan);
         // A core that rests may have room for VCPUs that wait.
-        while !self.table.is_settled() && self.retry(now) {
+        while (!self.table.is_settled() && self.retry(now)) || self.tells_otherwise(plan) {
             wake = self.refresh_cores(now, plan);
         }
         self.table.reply(plan);
@@ -421,6 +431,20 @@ impl Maracas {
             }
         }
         !granted.is_empty()
+    }
+
+    /// While a VCPU waits for its answer all ends are told ([`Maracas::ahead`]): whether that has
+    /// changed, and all run queues are to be made anew.
+    fn tells_otherwise(&mut self, plan: &Plan) -> bool {
+        let is_settled = self.table.is_settled();
+        let changes =
+            is_settled != self.was_settled && matches!(self.settings.ahead, Ahead::Silent { .. });
+        if changes {
+            self.was_settled = is_settled;
+            self.locals.iter_mut().for_each(|local| local.reordered = true);
+            self.stale = plan.core_ids().collect();
+        }
+        changes
     }
 
     /// Brings the run queues of those cores in step of which something was learnt or is due; when

@@ -4,8 +4,9 @@
 //! looked at of which something was learnt or whose next chunk of budget became usable, and the
 //! lists are changed in place.
 
-use super::background::{Moved, Rule};
+use super::background::{self, Moved, Rule};
 use super::{Ahead, Maracas};
+use crate::parts::ahead;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use maracas_core::contract::{Grant, Limit, Plan};
@@ -46,6 +47,7 @@ impl Maracas {
     /// Looks at those VCPUs on `core` of which something was learnt or is due; false where one
     /// stands at another place in the order now.
     fn look_at_changed(&mut self, core: CoreId, now: Instant) -> bool {
+        let ahead = self.ahead(core);
         let local = &mut self.locals[core.0 as usize];
         local.touch_due(&mut self.states, now);
         self.room.grants.clear();
@@ -53,15 +55,11 @@ impl Maracas {
         for place in 0..local.touched.len() {
             let id = local.touched[place];
             let Some(state) = self.states.get_mut(id) else { continue };
-            let grants = local.look(state, now, self.settings.ahead);
+            let grant = local.look(state, now, ahead);
             if state.urgency().0 != state.rank {
                 return false;
             }
-            let place = state.place as usize;
-            if self.settings.ahead != Ahead::Nothing {
-                local.grant(place, grants);
-            }
-            self.room.grants.push((place, grants.0));
+            self.room.grants.push((state.place as usize, grant));
             self.room.moved.push(id);
         }
         local.touched.clear();
@@ -70,6 +68,7 @@ impl Maracas {
 
     /// Looks at all VCPUs on `core`, and puts them in order.
     fn look_at_all(&mut self, core: CoreId, now: Instant) {
+        let ahead = self.ahead(core);
         let (local, states) = (&mut self.locals[core.0 as usize], &mut self.states);
         for id in &local.foreground {
             if let Some(state) = states.get_mut(*id) {
@@ -85,17 +84,30 @@ impl Maracas {
         for place in 0..local.foreground.len() {
             let Some(state) = states.get_mut(local.foreground[place]) else { continue };
             (state.place, state.seen) = (place as u32, <_>::default());
-            let grants = local.look(state, now, self.settings.ahead);
-            if self.settings.ahead != Ahead::Nothing {
-                local.grant(place, grants);
+            let grant = local.look(state, now, ahead);
+            self.room.grants.push((place, grant));
+        }
+    }
+
+    /// What is granted ahead on `core`. While a VCPU waits for its answer, each end is told: it may
+    /// wait for a core to have used all budgets.
+    fn ahead(&self, core: CoreId) -> Ahead {
+        let local = &self.locals[core.0 as usize];
+        let depth = ahead::depth(local.foreground.len());
+        match self.settings.ahead {
+            _ if depth == 0 => Ahead::Nothing,
+            Ahead::Silent { chunk_min, .. } => {
+                let shares = self.settings.slice.is_some() || local.background.len() < 2;
+                let is_silent = depth > 1 && shares && self.table.is_settled();
+                if is_silent { Ahead::Silent { depth, chunk_min } } else { Ahead::Unwatched }
             }
-            self.room.grants.push((place, grants.0));
+            other => other,
         }
     }
 
     /// Writes the grants that changed, and the list's length.
     fn write_foreground(&self, core: CoreId, plan: &mut Plan) {
-        if self.settings.ahead != Ahead::Nothing {
+        if self.ahead(core) != Ahead::Nothing {
             let granted = || self.locals[core.0 as usize].granted();
             if !plan.run_queue(core).foreground.iter().copied().eq(granted()) {
                 let run_queue = &mut plan.run_queue_mut(core).foreground;
@@ -139,11 +151,13 @@ impl Maracas {
 
     fn refresh_background(&mut self, core: CoreId, now: Instant, plan: &mut Plan) {
         self.seed_newcomers(core);
+        let ahead = self.ahead(core);
         let local = &mut self.locals[core.0 as usize];
         let order = &mut local.background;
         let moved = &mut self.room.moved;
         let new = local.interval.arrange(self.settings.rule, order, moved, &mut self.states, now);
         let chosen = local.interval.chosen();
+        let turns = if let Ahead::Silent { .. } = ahead { self.settings.slice } else { None };
         if let Some(state) = chosen.filter(|_| new).and_then(|id| self.states.get_mut(id)) {
             state.slice_end = match self.settings.slice {
                 Some(slice) => Limit(state.background + slice),
@@ -152,6 +166,17 @@ impl Maracas {
         }
         let until = chosen.and_then(|id| self.states.get(id)).map_or(Limit::NEVER, |s| s.slice_end);
         let grant = |id| Grant::new(id, if chosen == Some(id) { until } else { Limit::NEVER });
+        if let (Some(slice), Some(chosen)) = (turns, chosen) {
+            let turns = background::turns(order, chosen, slice, &self.states);
+            let last = order.iter().map(|offer| Grant::new(offer.vcpu, Limit::NEVER));
+            let grants: Vec<_> = turns.into_iter().chain(last).collect();
+            if !plan.run_queue(core).background.iter().eq(&grants) {
+                let background = &mut plan.run_queue_mut(core).background;
+                background.clear();
+                background.extend(grants);
+            }
+            return;
+        }
         let background = &plan.run_queue(core).background;
         if moved.all || background.len() != order.len() {
             let grants = order.iter().map(|offer| grant(offer.vcpu));

@@ -82,6 +82,29 @@ impl Server {
             Self::Pibs { .. } => None,
         }
     }
+    /// What it may use from when on, by chunks, where all that may be used is, without a block:
+    /// the reading of its meter at which each ends, where that reads `meter` now.
+    fn foreseen(
+        &self,
+        meter: Duration,
+        now: Instant,
+        chunk_min: Duration,
+    ) -> impl Iterator<Item = (Instant, Duration)> + use<> {
+        let mut server = match self {
+            Self::Sporadic(server) => Some(server.clone()),
+            Self::Pibs { .. } => None,
+        };
+        let mut until = meter;
+        let mut at = now;
+        iter::from_fn(move || {
+            let server = server.as_mut()?;
+            let usable = server.usable(at);
+            server.charge(usable, chunk_min);
+            until += usable;
+            at = server.first()?;
+            Some((at, until + server.usable(at)))
+        })
+    }
     /// The instant from which a use of what is usable now counts as late.
     pub(super) fn first(&self) -> Option<Instant> {
         match self {
@@ -286,8 +309,9 @@ impl State {
 pub(super) struct Local {
     /// Its VCPUs in RM order.
     pub(super) foreground: Vec<VcpuId>,
-    /// By place there, what it and the next chunk may use, where that is granted ahead.
-    granted: Vec<(Grant, Option<Grant>)>,
+    /// By place there, what it may use now and what from later instants on, where that is granted
+    /// ahead.
+    granted: Vec<Vec<Grant>>,
     /// Its VCPUs in the order of the background rule.
     pub(super) background: List<Offer>,
     pub(super) interval: Interval,
@@ -372,35 +396,32 @@ impl Local {
         (self.awake, self.asleep) = (Soonest::new(length), Soonest::new(length));
         (self.waiting, self.on_budget) = (0, 0);
         self.touched.clear();
-        self.granted.clear();
+        self.granted.iter_mut().for_each(Vec::clear);
+        self.granted.resize(length, Vec::new());
         self.reordered = false;
     }
-    /// Takes in how one of them is at `now`; its grant, and the one that comes next.
-    pub(super) fn look(
-        &mut self,
-        state: &mut State,
-        now: Instant,
-        ahead: Ahead,
-    ) -> (Grant, Option<Grant>) {
+    /// Takes in how one of them is at `now`; its grant.
+    pub(super) fn look(&mut self, state: &mut State, now: Instant, ahead: Ahead) -> Grant {
         state.touched = false;
         state.settle(now);
         state.server.update(now);
         let usable = state.server.usable(now);
         let (runs, spent) = (state.runnable(), usable.is_zero());
         let next = state.server.next(now).unwrap_or(Instant::NEVER);
-        // What a change that is to set in makes of it is not known before.
-        let settles = state.settles();
-        let coming = state.server.coming(now).filter(|(at, _)| *at < settles);
-        let coming = coming.filter(|_| ahead != Ahead::Nothing);
-        // What is ahead begins without a look, but for the chunk after it.
-        let is_ahead = ahead == Ahead::Unwatched
-            && coming.is_some_and(|(at, _)| state.server.next(at).is_none());
-        // A sleeper with budget left needs no look at its next chunk before it wakes.
-        let (awake, asleep) = match (runs || spent) && !is_ahead {
-            true => (next, Instant::NEVER),
-            false => (Instant::NEVER, next),
-        };
         let place = state.place as usize;
+        let grant = Grant::new(state.id, Limit(state.foreground + usable));
+        let looks_at = match ahead {
+            Ahead::Nothing => None,
+            Ahead::Watched | Ahead::Unwatched | Ahead::Silent { .. } => {
+                self.grant_ahead(place, state, grant, now, ahead)
+            }
+        };
+        // A sleeper with budget left needs no look at its next chunk before it wakes.
+        let (awake, asleep) = match (looks_at, runs || spent) {
+            (Some(at), _) => (at, next),
+            (None, true) => (next, Instant::NEVER),
+            (None, false) => (Instant::NEVER, next),
+        };
         self.awake.set(place, awake.min(state.settles()));
         self.asleep.set(place, asleep);
         let before = state.seen;
@@ -409,20 +430,54 @@ impl Local {
         self.waiting = self.waiting + usize::from(waits) - usize::from(before.waits);
         let counted = usize::from(before.on_budget);
         self.on_budget = self.on_budget + usize::from(state.seen.on_budget) - counted;
-        let grant = |usable| Grant::new(state.id, Limit(state.foreground + usable));
-        (grant(usable), coming.map(|(at, usable)| grant(usable).ahead(at)))
+        grant
     }
 
-    /// Notes what the VCPU at `place` is granted now and ahead.
-    pub(super) fn grant(&mut self, place: usize, grants: (Grant, Option<Grant>)) {
-        if self.granted.len() == place {
-            self.granted.push(grants);
-        } else {
-            self.granted[place] = grants;
+    /// Notes what the VCPU at `place` is granted now and ahead; when to look at it again, where
+    /// that is not at its next chunk.
+    fn grant_ahead(
+        &mut self,
+        place: usize,
+        state: &State,
+        grant: Grant,
+        now: Instant,
+        ahead: Ahead,
+    ) -> Option<Instant> {
+        let granted = &mut self.granted[place];
+        granted.clear();
+        granted.push(grant);
+        // What a change that is to set in makes of it is not known before.
+        let settles = state.settles();
+        let coming = state.server.coming(now).filter(|(at, _)| *at < settles);
+        let until = |amount| Grant::new(state.id, Limit(state.foreground + amount));
+        granted.extend(coming.map(|(at, amount)| until(amount).ahead(at)));
+        if let Ahead::Silent { depth, chunk_min } = ahead
+            && state.runnable()
+            && settles == Instant::NEVER
+        {
+            // What comes after a use that is to come comes later where the VCPU blocks before.
+            for (at, until) in state.server.foreseen(state.foreground, now, chunk_min).take(depth) {
+                if granted.last().is_some_and(|last| last.until < Limit(until)) {
+                    let grant = Grant::new(state.id, Limit(until));
+                    granted.push(grant.ahead(at).until_wake());
+                }
+            }
+            if let Some((last, others)) = granted.split_last_mut()
+                && last.lapses
+            {
+                others.iter_mut().for_each(|grant| *grant = grant.silently());
+                // That of the last is told, if all have begun.
+                let begins = granted[granted.len() / 2..].iter().map(|grant| grant.from);
+                return Some(begins.into_iter().find(|at| *at > now).unwrap_or(Instant::NEVER));
+            }
         }
+        // What is ahead begins without a look, but for the chunk after it.
+        let is_last = |(at, _)| state.server.next(at).is_none();
+        (ahead != Ahead::Watched && coming.is_some_and(is_last)).then_some(Instant::NEVER)
     }
+
     /// What all are granted now and ahead, in their order.
     pub(super) fn granted(&self) -> impl Iterator<Item = Grant> {
-        self.granted.iter().flat_map(|(now, ahead)| iter::once(*now).chain(*ahead))
+        self.granted.iter().flatten().copied()
     }
 }

@@ -64,6 +64,7 @@ impl<C: Contention> Machine<'_, C> {
         let most = self.cores.len() + 3 * self.demands.len() + ANSWERS;
         for _ in 0..most {
             self.deliver();
+            self.demands.asked += 1;
             self.reported = false;
             decide(self.policy, self.now, &mut self.plan);
             self.outcome.decisions += 1;

@@ -6,7 +6,7 @@ use crate::locks::{Locks, Next};
 use crate::memory::Contention;
 use crate::workload::NONE;
 use maracas_core::contract::{End, Event, Grant, Limit, MemoryLimit, Mode};
-use maracas_core::dispatch::{Readings, Running};
+use maracas_core::dispatch::{Readings, Running, counts};
 use maracas_core::{CoreId, CoreSet, Duration, VcpuId};
 
 impl<C: Contention> Machine<'_, C> {
@@ -65,7 +65,9 @@ impl<C: Contention> Machine<'_, C> {
     }
     fn pending(&self, core: usize) -> impl Iterator<Item = &Grant> {
         let entries = self.plan.run_queue(CoreId(core as u16)).foreground.iter();
-        entries.filter(|grant| grant.from <= self.now && self.demands.runnable(grant.vcpu))
+        entries.filter(|grant| {
+            counts(grant, self.now, &self.demands) && self.demands.runnable(grant.vcpu)
+        })
     }
 
     /// Has all cores run what the law says.

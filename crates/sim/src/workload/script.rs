@@ -29,6 +29,9 @@ impl Demands {
         (own.left, own.state) = (left, State::Working);
         let demand = &mut self.vcpus[own.vcpu as usize];
         let had = demand.current != NONE;
+        if !had {
+            demand.woke = self.asked;
+        }
         demand.current = thread;
         had
     }
