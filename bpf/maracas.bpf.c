@@ -19,6 +19,7 @@
 #include "kernel.h"
 #include "law.h"
 #include "others.h"
+#include "reads.h"
 #include "shared.h"
 #include "state.h"
 
@@ -160,14 +161,17 @@ static void end_segment(struct core *core, __u32 cpu, __u64 now)
 	__u32 home;
 
 	law_charge(&core->law, vcpus, now);
+	charge_reads(core);
 	core->ends = LAW_NEVER;
 	if (event.vcpu == LAW_NONE)
 		return;
 	event.meter = law_vcpu(vcpus, event.vcpu)->meter[event.mode & 1];
+	event.reads = law_vcpu(vcpus, event.vcpu)->reads;
 	event.end = law_let_go(&core->law, vcpus);
 	if (event.end == LAW_LIMIT_REACHED)
 		calibrate(core, event.meter, event.until);
 	report(&event, event.end != LAW_PREEMPTED && !(event.end == LAW_LIMIT_REACHED && is_silent));
+	tell_spent(core, cpu, now);
 	home = homes[event.vcpu & (LAW_VCPUS - 1)];
 	if (law_is_awaited(&core->law, vcpus, event.vcpu, home))
 		scx_bpf_kick_cpu(home, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
@@ -321,8 +325,10 @@ void dispatch(__u64 *ctx)
 		thread = is_on ? thread_of(prev) : NULL;
 	}
 	law_charge(&core->law, vcpus, now);
+	charge_reads(core);
 	account_others(core, now);
 	choose(core, cpu, &choice, now);
+	tell_spent(core, cpu, now);
 	is_other_on = is_on && !is_managed(thread);
 	if (others_first(core, &choice, now, is_other_on)) {
 		if (put_other(core))
@@ -483,6 +489,7 @@ __s32 init(__u64 *ctx)
 		core->law.id = i;
 		core->law.least = LEAST;
 		core->law.now = law_idle();
+		core->memory.told = LAW_NEVER;
 		core->ends = LAW_NEVER;
 		core->due = LAW_NEVER;
 		law_clear_slots(&core->slots);

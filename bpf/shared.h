@@ -30,6 +30,8 @@ enum event_kind {
 	EVENT_RAN,
 	/* A VCPU became runnable at `at`. */
 	EVENT_WOKE,
+	/* The core's allowance of reads was found spent at `at`, after what spent it was said. */
+	EVENT_SPENT,
 };
 
 /* An entry of the ring buffer, in the order in which things happened on a core. */
@@ -40,6 +42,8 @@ struct event {
 	/* What the meter of `mode` reads at `at`, and the reading at which the grant ends. */
 	__u64 meter;
 	__u64 until;
+	/* What its meter of reads does. */
+	__u64 reads;
 	__u32 kind;
 	__u32 core;
 	__u32 vcpu;

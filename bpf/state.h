@@ -8,6 +8,7 @@
 
 #include "kernel.h"
 #include "law.h"
+#include "memory.h"
 #include "shared.h"
 
 struct core {
@@ -35,6 +36,7 @@ struct core {
 	/* The thread of no VCPU that comes next was put here by dispatch(). */
 	__u32 is_chosen;
 	__u32 unused;
+	struct law_memory memory;
 } __attribute__((aligned(64)));
 
 /* crates/kernel/src/layout.rs has these numbers. */
@@ -94,7 +96,7 @@ struct {
 	MAP_TYPE(value, struct law_queue);
 } queues SEC(".maps");
 
-/* Bytes; an event takes 64. */
+/* Bytes; an event takes 72. */
 #define RING (1 << 20)
 
 struct {

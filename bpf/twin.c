@@ -12,6 +12,11 @@
  *   r CORE READS                               reads of memory
  *   t NS                                       time passes
  * After a step all cores are charged, then stop what may not go on, then start what may.
+ *   o CORE READS                               an event of the core overflows after so many reads:
+ *                                            nothing else happens until the next step
+ *   x CORE                                     the same, with what is pending lost: a mistake
+ * The last number of a core is 1 where its allowance is to be told as spent, and 2 where an overflow
+ * has it choose again.
  *
  * `twin move N`: a VCPU of N threads runs on core 0 and has moved to core 1, which waits for it,
  * when one of its threads blocks: says whether core 1 chose it before, is to choose again, and
@@ -26,12 +31,15 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include "law.h"
+#include "memory.h"
 
 #define CORES 8
 
 static struct law_vcpu vcpus[LAW_VCPUS];
 static struct law_core cores[CORES];
+static struct law_memory memories[CORES];
 static struct law_slots slots[CORES];
 static struct law_queue queues[CORES][LAW_QUEUES];
 
@@ -75,35 +83,48 @@ static void run_queue(void)
 	law_send(&slots[core]);
 }
 
-/* Carries out one step; false at the end of the input. */
-static bool step(__u64 *now)
+/* The run queue that a core reads. */
+static const struct law_queue *queue_of(const struct law_core *core)
+{
+	return &queues[core->id][law_receive(&slots[core->id])];
+}
+
+/* Carries out one step, and says which: 0 at the end of the input. */
+static char step(__u64 *now, __u32 *says)
 {
 	char letter;
 	__u32 core;
 
 	if (scanf(" %c", &letter) != 1)
-		return false;
+		return 0;
 	switch (letter) {
 	case 'q': run_queue(); break;
 	case 'w': law_wake(vcpus, number()); break;
 	case 'b': law_block(vcpus, number()); break;
 	case 'r': core = number(); law_count_reads(&cores[core % CORES], vcpus, number()); break;
 	case 't': *now += number(); break;
+	case 'o':
+		core = number() % CORES;
+		if (law_overflow(&cores[core], &memories[core], vcpus, queue_of(&cores[core]),
+				 number()))
+			says[core] = 2;
+		break;
+	case 'x': memories[number() % CORES].pending = 0; break;
 	default: exit(4);
 	}
-	return true;
+	return letter;
 }
 
-static void say(__u32 n_cores, __u32 n_vcpus, const __u32 *ends)
+static void say(__u32 n_cores, __u32 n_vcpus, const __u32 *ends, const __u32 *says)
 {
 	for (__u32 i = 0; i < n_cores; i++) {
 		const struct law_core *core = &cores[i];
 
-		printf("%" PRId64 " %u %u %" PRIu64 " %" PRIu64 " %" PRIu64 " ",
+		printf("%" PRId64 " %u %u %" PRIu64 " %" PRIu64 " %" PRIu64 " %u ",
 		       core->now.vcpu == LAW_NONE ? (int64_t)-1 : (int64_t)core->now.vcpu,
 		       core->now.vcpu == LAW_NONE ? 0 : core->now.mode, ends[i],
 		       (uint64_t)law_spent_at(core, vcpus), (uint64_t)core->now.due,
-		       (uint64_t)core->reads);
+		       (uint64_t)core->reads, says[i]);
 	}
 	for (__u32 i = 0; i < n_vcpus; i++)
 		printf("%" PRIu64 " %" PRIu64 " %" PRIu64 " ", (uint64_t)vcpus[i].meter[0],
@@ -114,8 +135,7 @@ static void say(__u32 n_cores, __u32 n_vcpus, const __u32 *ends)
 /* Ends what the core holds where the law has something else there, which is returned. */
 static struct law_choice stop(struct law_core *core, __u64 now, __u32 *end)
 {
-	const struct law_queue *queue = &queues[core->id][law_receive(&slots[core->id])];
-	struct law_choice next = law_next(core, queue, vcpus, now);
+	struct law_choice next = law_next(core, queue_of(core), vcpus, now);
 
 	if (core->now.vcpu != LAW_NONE && !law_goes_on(&core->now, &next))
 		*end = law_let_go(core, vcpus);
@@ -188,9 +208,29 @@ static int try_moving(__u64 threads)
 	return 0;
 }
 
+/* All cores are charged, then stop what may not go on, then start what may. */
+static bool settle(__u32 n_cores, __u64 now, __u32 *ends, __u32 *says)
+{
+	for (__u32 i = 0; i < n_cores; i++) {
+		law_charge(&cores[i], vcpus, now);
+		law_charge_reads(&cores[i], &memories[i], vcpus);
+	}
+	for (__u32 i = 0; i < n_cores; i++)
+		stop(&cores[i], now, &ends[i]);
+	for (__u32 i = 0; i < n_cores; i++) {
+		/* What another core let go of may stand before what is held here. */
+		struct law_choice next = stop(&cores[i], now, &ends[i]);
+
+		if (!law_hold(&cores[i], vcpus, next, now))
+			return false;
+		says[i] = law_tells_spent(&cores[i], &memories[i], queue_of(&cores[i]));
+	}
+	return true;
+}
+
 int main(int argc, char **argv)
 {
-	__u32 n_cores, n_vcpus, ends[CORES];
+	__u32 n_cores, n_vcpus, ends[CORES], says[CORES];
 	__u64 least, now = 0;
 	char letter;
 
@@ -207,27 +247,18 @@ int main(int argc, char **argv)
 		return 3;
 	for (__u32 i = 0; i < n_cores; i++) {
 		cores[i] = (struct law_core){ .id = i, .least = least, .now = law_idle() };
+		memories[i].told = LAW_NEVER;
 		law_clear_slots(&slots[i]);
 		queues[i][slots[i].read].allowance = LAW_NEVER;
 		queues[i][slots[i].read].background_allowed = 1;
 	}
 	/* Who writes the next step may have to read this one's outcome before. */
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	while (step(&now)) {
-		for (__u32 i = 0; i < n_cores; i++)
-			law_charge(&cores[i], vcpus, now);
-		for (__u32 i = 0; i < n_cores; i++) {
-			ends[i] = LAW_METERED;
-			stop(&cores[i], now, &ends[i]);
-		}
-		for (__u32 i = 0; i < n_cores; i++) {
-			/* What another core let go of may stand before what is held here. */
-			struct law_choice next = stop(&cores[i], now, &ends[i]);
-
-			if (!law_hold(&cores[i], vcpus, next, now))
-				return 5;
-		}
-		say(n_cores, n_vcpus, ends);
+	while (memset(says, 0, sizeof(says)), memset(ends, 0, sizeof(ends)),
+	       (letter = step(&now, says))) {
+		if (letter != 'o' && letter != 'x' && !settle(n_cores, now, ends, says))
+			return 5;
+		say(n_cores, n_vcpus, ends, says);
 	}
 	return 0;
 }

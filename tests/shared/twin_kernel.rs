@@ -4,7 +4,7 @@
 use crate::one_thread::OneThread;
 use maracas_core::contract::{End, Mode, RunQueue};
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
-use maracas_live_core::{Kernel, KernelEvent, Ran, Reported};
+use maracas_live_core::{Counts, Kernel, KernelEvent, Ran, Reported};
 use maracas_tests::kernel::law::Twin;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -65,12 +65,12 @@ impl World {
     /// One step of the law; what ended by it becomes events.
     pub(crate) fn step(&mut self, step: &str) {
         let said = self.twin.step(step);
-        let (cores, vcpus) = said.split_at(self.held.len() * 6);
+        let (cores, vcpus) = said.split_at(self.held.len() * 7);
         for (meters, said) in self.meters.iter_mut().zip(vcpus.chunks(3)) {
             *meters = [said[0] as u64, said[1] as u64];
         }
         let mut on = Vec::new();
-        for (core, said) in cores.chunks(6).enumerate() {
+        for (core, said) in cores.chunks(7).enumerate() {
             let next = u32::try_from(said[0]).ok().map(VcpuId);
             let mode = if said[1] == 0 { Mode::Foreground } else { Mode::Background };
             on.extend(next);
@@ -106,7 +106,7 @@ impl World {
         let spent = (end == End::LimitReached).then_some(until);
         let service = self.reported.service(vcpu, mode, meter, spent);
         let [from, to] = [from, self.now].map(Instant::from_ticks);
-        Ran { vcpu, mode, from, to, meter, service, until, end }
+        Ran { vcpu, mode, from, to, meter, service, reads: 0, until, end }
     }
 
     pub(crate) fn set_runnable(&mut self, vcpu: usize, is_runnable: bool) {
@@ -148,6 +148,9 @@ impl Kernel for TwinKernel {
 
     fn now(&self) -> Instant {
         Instant::from_ticks(self.world.borrow().now)
+    }
+    fn counts(&self) -> Counts {
+        Counts::default()
     }
     fn site(&self) {}
     fn next_event(&mut self) -> Option<KernelEvent> {

@@ -5,6 +5,7 @@
 mod audit;
 pub mod contract;
 pub mod law;
+mod reads;
 mod rig;
 mod seam;
 mod shrink;
@@ -19,6 +20,7 @@ use maracas_core::params::{Params, Value};
 use maracas_core::{Cost, Duration, Reservation, System, Vcpu, VcpuId, Workload};
 use rig::Rig;
 use std::fmt;
+use std::num::NonZeroU64;
 
 /// What goes wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,6 +39,8 @@ pub struct KernelFaults {
     pub sender: usize,
     /// Programs start within so long, in nanoseconds.
     pub starts: u64,
+    /// Reads of memory after which an event overflows, at most; 0 = none are counted.
+    pub chunk: u64,
 }
 
 impl KernelFaults {
@@ -49,6 +53,7 @@ impl KernelFaults {
         fork_one_in: 0,
         sender: usize::MAX,
         starts: 0,
+        chunk: 0,
     };
 }
 
@@ -63,11 +68,14 @@ pub enum Mistake {
     NotSettled,
     /// The threads of a VCPU that ends stay in it.
     NotLeft,
+    /// Reads are lost where the core that read them chooses again.
+    ReadsLost,
 }
 
 impl Mistake {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::ToldTwice, Self::NotSent, Self::NotSettled, Self::NotLeft];
+    pub const ALL: [Self; 5] =
+        [Self::ToldTwice, Self::NotSent, Self::NotSettled, Self::NotLeft, Self::ReadsLost];
 }
 
 /// How a thread's program behaves; times in nanoseconds.
@@ -120,6 +128,8 @@ pub struct KernelPlayed {
     pub events: u64,
     /// Jobs released.
     pub jobs: u64,
+    /// Allowances of reads that were spent.
+    pub spendings: u64,
     /// It ended early: a run queue was refused, or an event was lost.
     pub is_broken: bool,
     /// The job with the most undone work at its deadline.
@@ -150,12 +160,20 @@ const PERIODS: [u64; 7] = [1_000, 2_000, 4_000, 5_000, 8_000, 10_000, 20_000];
 /// The least budget, in nanoseconds.
 const LEAST: u64 = 50_000;
 
-/// Whether the scheduler in the kernel can carry a policy out: it counts neither memory nor
-/// progress, and takes cores for equally fast.
+/// Reads of an overflow at most, where reads are counted: a core reads three times what it is
+/// granted below.
+const CHUNK: u64 = 300;
+/// What cores are granted, and VCPUs that are granted anything of their own: 1,048 and 262 reads in
+/// MemGuard's period of 1 ms.
+const BANDWIDTH: &str = "64MiB/s";
+const VCPU_BANDWIDTH: NonZeroU64 = NonZeroU64::new(16 << 20).unwrap();
+
+/// Whether the scheduler in the kernel can carry a policy out: it does not count progress, and
+/// takes cores for equally fast.
 #[must_use]
 pub const fn fits(entry: &Entry) -> bool {
     let needs = &entry.needs;
-    !needs.counters && !needs.progress && needs.classes <= 1
+    !needs.progress && needs.classes <= 1
 }
 
 impl KernelCase {
@@ -176,7 +194,8 @@ impl KernelCase {
         }
         let base = System::new(cores, vcpus);
         let until = dice.between(10, 50) * 1_000_000;
-        let faults = draw_faults(&mut dice, cores);
+        let mut faults = draw_faults(&mut dice, cores);
+        faults.chunk = if entry.needs.counters { dice.between(1, CHUNK) } else { 0 };
         let mut case = Self {
             entry,
             base,
@@ -248,6 +267,9 @@ impl KernelCase {
         let mut params = Params::new();
         if self.entry.params.iter().any(|spec| spec.name == "ahead") {
             params.set("ahead", Value::Flag(true));
+        }
+        if self.faults.chunk > 0 {
+            params.set("bandwidth", Value::Text(BANDWIDTH.into()));
         }
         params
     }
@@ -328,6 +350,9 @@ fn draw_vcpu(id: u32, share: u64, entry: &Entry, dice: &mut Dice) -> (Vcpu, Prog
     if !entry.needs.budgets && dice.one_in(6) {
         vcpu = Vcpu::best_effort(id);
     }
+    if entry.needs.counters && dice.one_in(3) {
+        vcpu.bandwidth = Some(VCPU_BANDWIDTH);
+    }
     if entry.needs.jobs || !vcpu.reservation.is_none() && dice.one_in(3) {
         let work = budget * dice.between(20, 130) / 100;
         return (vcpu.periodic(), Program::Jobs { least: work, work });
@@ -354,7 +379,7 @@ fn draw_faults(dice: &mut Dice, cores: usize) -> KernelFaults {
     let fork_one_in = sometimes(3, 2, 50);
     let starts = sometimes(2, 1_000, 3_000_000);
     let sender = dice.between(0, cores as u64) as usize;
-    KernelFaults { late, least, ring, refuse_one_in, fork_one_in, sender, starts }
+    KernelFaults { late, least, ring, refuse_one_in, fork_one_in, sender, starts, chunk: 0 }
 }
 
 impl fmt::Display for KernelCase {

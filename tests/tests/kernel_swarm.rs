@@ -4,7 +4,7 @@
 #[path = "../shared/bounds.rs"]
 mod bounds;
 
-use maracas_policies::ENTRIES;
+use maracas_core::contract::Entry;
 use maracas_tests::kernel::contract::{PARTS, holds};
 use maracas_tests::kernel::{fits, has_compiler};
 use maracas_tests::{KernelCase, Kind, Mistake, Swarm};
@@ -21,7 +21,8 @@ fn part(name: &str) {
         return;
     }
     let part = PARTS.iter().find(|part| part.name == name).expect("there is such a part");
-    let all: Vec<_> = ENTRIES.iter().filter(|entry| fits(entry)).collect();
+    let is_to_hold = |it: &&Entry| fits(it) && it.needs.counters == part.counts;
+    let all: Vec<_> = maracas_policies::all().filter(is_to_hold).collect();
     assert!(all.len() > 10, "{} policies fit", all.len());
     for entry in all {
         holds(entry, part, part.seeds).unwrap_or_else(|why| panic!("{why}"));
@@ -41,6 +42,11 @@ fn invariants_hold_under_lateness() {
 #[test]
 fn sums_hold_where_ends_come_a_little_early() {
     part("a little early");
+}
+
+#[test]
+fn what_reads_memory_is_held_to_its_limits() {
+    part("memory");
 }
 
 #[test]

@@ -58,6 +58,9 @@ struct Core {
     /// How often each VCPU had woken by what the run queue's sender knew.
     known: Vec<u64>,
     reads: u64,
+    /// Reads of overflows, until time is charged; and the allowance that was told as spent.
+    pending: u64,
+    told: Option<MemoryLimit>,
     now: Option<Running>,
 }
 
@@ -98,6 +101,9 @@ struct Machine {
     starts: usize,
     dues: usize,
     ends: [usize; 5],
+    /// Allowances that were told as spent, and overflows by which a core is to choose again.
+    told: usize,
+    kicks: usize,
 }
 
 impl Machine {
@@ -112,6 +118,8 @@ impl Machine {
             starts: 0,
             dues: 0,
             ends: [0; 5],
+            told: 0,
+            kicks: 0,
         }
     }
 
@@ -128,7 +136,7 @@ impl Machine {
 
     /// When a grant begins to count that stands before what the core runs, by the law's order.
     fn due(&self, core: usize) -> Option<u64> {
-        let Core { run_queue, known, reads, now } = &self.cores[core];
+        let Core { run_queue, known, reads, now, .. } = &self.cores[core];
         if run_queue.allowance.is_reached(*reads) {
             return None;
         }
@@ -186,9 +194,9 @@ impl Machine {
         Some(end)
     }
 
-    /// All stops, then all starts; then notes down what C must say.
+    /// All are charged, then all stops, then all starts.
     fn settle(&mut self) {
-        let at = self.now;
+        (0..CORES).for_each(|core| self.charge_reads(core));
         let mut ends: Vec<_> = (0..CORES).map(|core| self.stop(core)).collect();
         for (core, end) in ends.iter_mut().enumerate() {
             *end = self.stop(core).or(*end);
@@ -199,15 +207,55 @@ impl Machine {
                 self.vcpus[next.vcpu.0 as usize].holder = Some(core);
             }
         }
-        for (core, end) in ends.into_iter().enumerate() {
+        let says = ends.into_iter().enumerate().map(|(core, end)| {
             let end = number(end);
             self.ends[end] += 1;
+            let is_told = self.tells_spent(core);
+            self.told += usize::from(is_told);
+            [end, usize::from(is_told)]
+        });
+        let says = says.collect::<Vec<_>>();
+        self.say(&says);
+    }
+
+    /// Whether it is told that a core's allowance is spent, once for each.
+    fn tells_spent(&mut self, core: usize) -> bool {
+        let Core { run_queue, reads, told, .. } = &mut self.cores[core];
+        let limit = run_queue.allowance;
+        let spent = limit.is_reached(*reads).then_some(limit);
+        std::mem::replace(told, spent) != spent && spent.is_some()
+    }
+
+    /// What was pending is read by what the core runs.
+    fn charge_reads(&mut self, core: usize) {
+        let Core { now, reads, pending, .. } = &mut self.cores[core];
+        let more = std::mem::take(pending);
+        if let Some(running) = now {
+            *reads += more;
+            self.vcpus[running.vcpu.0 as usize].reads += more;
+        }
+    }
+
+    /// An event of the core overflows; whether the core is to choose again.
+    fn overflow(&mut self, core: usize, more: u64) -> bool {
+        let _ = writeln!(self.script, "o {core} {more}");
+        let Core { now, reads, pending, run_queue, .. } = &mut self.cores[core];
+        let Some(running) = now else { return false };
+        *pending += more;
+        run_queue.allowance.is_reached(*reads + *pending)
+            || running.memory.is_reached(self.vcpus[running.vcpu.0 as usize].reads + *pending)
+    }
+
+    /// Notes down what C must say: of each core why something ended there, and the last number.
+    fn say(&mut self, says: &[[usize; 2]]) {
+        let at = self.now;
+        for (core, [end, last]) in says.iter().enumerate() {
             let spent_at = self.left(core).map_or(u64::MAX, |left| at.saturating_add(left));
             let due = self.due(core).unwrap_or(u64::MAX);
             let Core { now, reads, .. } = &self.cores[core];
             let vcpu = now.map_or(-1, |now| i64::from(now.vcpu.0));
             let mode = now.map_or(0, |now| now.mode as usize);
-            let _ = write!(self.expected, "{vcpu} {mode} {end} {spent_at} {due} {reads} ");
+            let _ = write!(self.expected, "{vcpu} {mode} {end} {spent_at} {due} {reads} {last} ");
         }
         for Vcpu { meters: [foreground, background], reads, .. } in &self.vcpus {
             let _ = write!(self.expected, "{foreground} {background} {reads} ");
@@ -397,6 +445,14 @@ fn the_law_in_c_is_the_law_in_rust() {
         let mut rng = Rng(0x9E37_79B9_7F4A_7C15 ^ seed);
         let steps = STEPS / cases.len();
         for _ in 0..steps {
+            if rng.once_in(8) {
+                let core = rng.below(CORES as u64) as usize;
+                let is_kicked = machine.overflow(core, rng.below(50));
+                machine.kicks += usize::from(is_kicked);
+                let says = |it| [0, if it == core && is_kicked { 2 } else { 0 }];
+                machine.say(&(0..CORES).map(says).collect::<Vec<_>>());
+                continue;
+            }
             machine.step(&mut rng);
             machine.settle();
         }
@@ -415,5 +471,7 @@ fn the_law_in_c_is_the_law_in_rust() {
         assert!(machine.ends[1..].iter().all(|n| *n > steps / 500), "{:?}", machine.ends);
         assert!(machine.starts > steps / 20, "{}", machine.starts);
         assert!(machine.dues > steps / 100, "{}", machine.dues);
+        let Machine { told, kicks, .. } = machine;
+        assert!(told > steps / 500 && kicks > steps / 500, "{told} {kicks}");
     }
 }

@@ -6,6 +6,10 @@
 //! prints what was delivered, how late budgets ended and how soon after their instants they began:
 //! before all that for the first VCPU alone on a core that idles else, and after it what is left
 //! for others when a VCPU may run without end. It is no part of `maracas run`.
+//!
+//! `maracas-bpf-loader memory OBJECT SECONDS`: see [`memory`].
+
+mod memory;
 
 use maracas_kernel::{Event, Grant, Happened, Queue, Scheduler};
 use std::error::Error;
@@ -43,8 +47,10 @@ fn main() -> Result<()> {
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["spin"] => spin(false),
         ["spin", "confined"] => spin(true),
+        ["fault", pause_ns] => memory::fault(pause_ns.parse()?),
+        ["memory", object, seconds] => memory::run(object, seconds.parse()?),
         [object, seconds] => run(object, seconds.parse()?),
-        _ => Err("usage: maracas-bpf-loader OBJECT SECONDS".into()),
+        _ => Err("usage: maracas-bpf-loader [memory] OBJECT SECONDS".into()),
     }
 }
 
@@ -112,10 +118,10 @@ fn monotonic() -> u64 {
 /// limit the meter was (less than 0 = before it), and whether the budget ended it.
 fn end_of(event: &Event, of: u32) -> Option<(u64, i64, bool)> {
     match event.what {
-        Happened::Ran { from, mode: 0, meter, until, end } if event.vcpu == of => {
+        Happened::Ran { from, mode: 0, meter, until, end, .. } if event.vcpu == of => {
             Some((from, meter as i64 - until as i64, end == LIMIT_REACHED))
         }
-        Happened::Ran { .. } | Happened::Woke => None,
+        Happened::Ran { .. } | Happened::Woke | Happened::Spent => None,
     }
 }
 

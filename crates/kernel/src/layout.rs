@@ -19,10 +19,11 @@ const HEAD: usize = 3;
 pub const QUEUE: usize = HEAD + GRANT * (FOREGROUND + BACKGROUND);
 /// Words of `struct law_vcpu`.
 pub(crate) const VCPU: usize = 5;
-/// Words of `struct core`, and where what is read of it stands: up to when it is charged, where the
-/// grant ends of what it holds, the VCPU and the mode of that, the margin, since when it holds it,
-/// and the time of what belongs to no VCPU.
+/// Words of `struct core`, and where what is read of it stands: its meter of reads, up to when it
+/// is charged, where the grant ends of what it holds, the VCPU and the mode of that, the margin,
+/// since when it holds it, and the time of what belongs to no VCPU.
 pub(crate) const CORE: usize = 24;
+const CORE_READS: usize = 0;
 const CORE_CHARGED: usize = 1;
 const CORE_UNTIL: usize = 2;
 const CORE_VCPU_MODE: usize = 5;
@@ -30,7 +31,7 @@ const CORE_MARGIN: usize = 11;
 const CORE_FROM: usize = 12;
 const CORE_OTHERS_RAN: usize = 18;
 /// Bytes of `struct event`.
-const EVENT: usize = 56;
+const EVENT: usize = 64;
 /// No VCPU (`LAW_NONE`).
 pub(crate) const NONE: u32 = u32::MAX;
 
@@ -153,13 +154,17 @@ fn store<const N: usize>(to: &[AtomicU64], words: [u64; N]) {
 pub struct Vcpu {
     /// What it had on its budget and of surplus time, in nanoseconds.
     pub meters: [u64; 2],
+    /// What it read of memory, where that is counted.
+    pub reads: u64,
 }
 
 impl Vcpu {
     /// The one of this number, out of all that stand one after the other.
     pub fn read(words: &[AtomicU64], vcpu: u32) -> Option<Self> {
         let words = words.chunks_exact(VCPU).nth(vcpu as usize)?;
-        Some(Self { meters: [0, 1].map(|mode| words[mode].load(Ordering::Acquire)) })
+        let [foreground, background, reads] =
+            [0, 1, 2].map(|word| words[word].load(Ordering::Acquire));
+        Some(Self { meters: [foreground, background], reads })
     }
     /// Writes the core of a VCPU among those of all. One writer at a time.
     ///
@@ -180,6 +185,8 @@ pub struct Core {
     pub margin: u64,
     /// What threads that belong to no VCPU had there, in nanoseconds.
     pub others: u64,
+    /// What VCPUs read of memory there, where that is counted.
+    pub reads: u64,
     /// What it holds, if it does.
     pub holds: Option<Holds>,
 }
@@ -218,8 +225,8 @@ impl Core {
         let [vcpu, mode] = halves(load(CORE_VCPU_MODE));
         let [from, charged, until] = [CORE_FROM, CORE_CHARGED, CORE_UNTIL].map(load);
         let holds = Holds { vcpu, mode: mode & 1, from, charged, until };
-        let [margin, others] = [CORE_MARGIN, CORE_OTHERS_RAN].map(load);
-        Some(Self { margin, others, holds: (vcpu != NONE).then_some(holds) })
+        let [margin, others, reads] = [CORE_MARGIN, CORE_OTHERS_RAN, CORE_READS].map(load);
+        Some(Self { margin, others, reads, holds: (vcpu != NONE).then_some(holds) })
     }
 }
 
@@ -249,11 +256,15 @@ pub enum Happened {
         meter: u64,
         /// The reading at which its grant ended.
         until: u64,
+        /// What its meter of reads read at its end.
+        reads: u64,
         /// Why it ended (`enum law_end`).
         end: u32,
     },
     /// It became runnable.
     Woke,
+    /// The core's allowance of reads was found spent: no VCPU's.
+    Spent,
 }
 
 impl Event {
@@ -262,11 +273,12 @@ impl Event {
         if bytes.len() < EVENT {
             return None;
         }
-        let [from, at, meter, until] = [0, 8, 16, 24].map(|at| long(bytes, at));
-        let [kind, core, vcpu, mode, end] = [32, 36, 40, 44, 48].map(|at| word(bytes, at));
+        let [from, at, meter, until, reads] = [0, 8, 16, 24, 32].map(|at| long(bytes, at));
+        let [kind, core, vcpu, mode, end] = [40, 44, 48, 52, 56].map(|at| word(bytes, at));
         let what = match kind {
-            0 => Happened::Ran { from, mode, meter, until, end },
+            0 => Happened::Ran { from, mode, meter, until, reads, end },
             1 => Happened::Woke,
+            2 => Happened::Spent,
             _ => return None,
         };
         Some(Self { core, vcpu, at, what })
@@ -318,17 +330,17 @@ mod tests {
 
     #[test]
     fn an_event_is_read_back_and_what_is_none_is_refused() {
-        let longs: [u64; 4] = [10, 20, 7, 8];
+        let longs: [u64; 5] = [10, 20, 7, 8, 9];
         let words: [u32; 6] = [0, 1, 5, 1, 3, 0];
         let mut bytes: Vec<u8> = longs.iter().flat_map(|it| it.to_ne_bytes()).collect();
         bytes.extend(words.iter().flat_map(|it| it.to_ne_bytes()));
-        let what = Happened::Ran { from: 10, mode: 1, meter: 7, until: 8, end: 3 };
+        let what = Happened::Ran { from: 10, mode: 1, meter: 7, until: 8, reads: 9, end: 3 };
         assert_eq!(Event::read(&bytes), Some(Event { core: 1, vcpu: 5, at: 20, what }));
-        assert_eq!(Event::read(&bytes[..55]), None);
-        bytes[32] = 1;
-        assert_eq!(Event::read(&bytes).map(|event| event.what), Some(Happened::Woke));
-        bytes[32] = 2;
-        assert_eq!(Event::read(&bytes), None);
+        assert_eq!(Event::read(&bytes[..63]), None);
+        for (kind, what) in [(1, Some(Happened::Woke)), (2, Some(Happened::Spent)), (3, None)] {
+            bytes[40] = kind;
+            assert_eq!(Event::read(&bytes).map(|event| event.what), what);
+        }
     }
 
     #[test]
@@ -338,7 +350,7 @@ mod tests {
             words[CORE + at].store(word, Ordering::Relaxed);
         }
         let holds = Holds { vcpu: 4, mode: 1, from: 70, charged: 0, until: 0 };
-        let core = Core { margin: 9, others: 0, holds: Some(holds) };
+        let core = Core { margin: 9, others: 0, reads: 0, holds: Some(holds) };
         assert_eq!(Core::read(&words, 1), Some(core));
         let charged = Holds { charged: 90, ..holds };
         assert!(!charged.is_as(&holds), "it was charged between");

@@ -10,6 +10,10 @@ mod layout;
 #[allow(unsafe_code)]
 mod memory;
 #[cfg(feature = "sched-ext")]
+#[allow(unsafe_code)]
+mod memory_events;
+mod reads;
+#[cfg(feature = "sched-ext")]
 mod scheduler;
 #[cfg(not(feature = "sched-ext"))]
 #[path = "absent.rs"]
@@ -18,4 +22,5 @@ mod scheduler;
 pub use layout::{
     BACKGROUND, CORES, Core, Event, FOREGROUND, Grant, Happened, Holds, QUEUE, Queue, VCPUS, Vcpu,
 };
+pub use reads::Reads;
 pub use scheduler::{IS_BUILT, Scheduler};

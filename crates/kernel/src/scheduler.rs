@@ -2,16 +2,17 @@
 
 use crate::layout::{CORE, CORES, NONE, QUEUE, VCPU, VCPUS};
 use crate::memory::Memory;
-use crate::{Core, Event, Queue, Vcpu};
+use crate::memory_events;
+use crate::{Core, Event, Queue, Reads, Vcpu};
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{
-    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramInput, RingBuffer,
-    RingBufferBuilder,
+    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramInput, ProgramMut,
+    RingBuffer, RingBufferBuilder,
 };
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,8 @@ const OBJECT: &[u8] = include_bytes!("../../../bpf/maracas.bpf.o");
 /// Run queues of a core (`LAW_QUEUES`), and the first that is to be written.
 const QUEUES: usize = 3;
 const FIRST_SPARE: usize = 2;
+/// The program that an event's overflow runs.
+const OVERFLOW: &str = "overflow";
 /// Bytes before the reasons in `struct ending`, and the longest of each.
 const LOST: usize = 8;
 const REASON: usize = 64;
@@ -34,6 +37,8 @@ type Read = Arc<Mutex<VecDeque<Event>>>;
 /// When this is dropped, or its process ends however it does, the kernel goes back to its own.
 pub struct Scheduler {
     object: Object,
+    /// Keep reads of memory counted.
+    counting: Vec<Link>,
     /// Keeps it attached.
     _link: Link,
     ring: RingBuffer<'static>,
@@ -82,8 +87,44 @@ impl Scheduler {
     /// # Errors
     /// Where the kernel refuses it, or another one is attached.
     pub fn attach(object: Option<&[u8]>, vcpus: u32) -> io::Result<Self> {
+        Self::begin(object, vcpus, None)
+    }
+
+    /// The same; these cores count reads of memory by VCPUs, close where an allowance is spent, and
+    /// end what has spent its own limit.
+    ///
+    /// # Errors
+    /// As beside, or where the event cannot be counted on one of the cores.
+    pub fn attach_counting(
+        object: Option<&[u8]>,
+        vcpus: u32,
+        reads: &Reads,
+        cores: &[u32],
+    ) -> io::Result<Self> {
+        let mut scheduler = Self::begin(object, vcpus, Some(reads))?;
+        // Now its cores know that they hold nothing: what overflowed before would belong to none.
+        for core in cores {
+            let link = scheduler.count(reads, *core)?;
+            scheduler.counting.push(link);
+        }
+        Ok(scheduler)
+    }
+
+    /// Counts reads on a core.
+    fn count(&mut self, reads: &Reads, core: u32) -> io::Result<Link> {
+        let event = memory_events::open(reads, core).map_err(|error| {
+            io::Error::new(error.kind(), format!("reads of memory on core {core}: {error}"))
+        })?;
+        let link = program(&mut self.object, OVERFLOW)?.attach_perf_event(event.as_raw_fd());
+        let link = link.map_err(said("count reads of memory"))?;
+        // It is the link's by now.
+        let _ = event.into_raw_fd();
+        Ok(link)
+    }
+
+    fn begin(object: Option<&[u8]>, vcpus: u32, reads: Option<&Reads>) -> io::Result<Self> {
         let begun = Instant::now();
-        let mut object = load(object.unwrap_or(OBJECT), vcpus)?;
+        let mut object = load(object.unwrap_or(OBJECT), vcpus, reads.map_or(0, |it| it.chunk))?;
         let loaded = begun.elapsed();
         let (read, maps) = (Read::default(), Maps::open(&object)?);
         let events = MapHandle::try_from(&map(&object, "events")?);
@@ -97,7 +138,17 @@ impl Scheduler {
             .map_err(said("attach it"))?;
         let took = [loaded, begun.elapsed() - loaded];
         let spare = vec![FIRST_SPARE; CORES as usize];
-        Ok(Self { object, _link: link, ring, events, read, maps, spare, took })
+        Ok(Self {
+            object,
+            counting: Vec::new(),
+            _link: link,
+            ring,
+            events,
+            read,
+            maps,
+            spare,
+            took,
+        })
     }
 
     /// Loads the scheduler and lets it go: whether this process may, and the kernel takes it.
@@ -107,7 +158,7 @@ impl Scheduler {
     pub fn try_load() -> io::Result<()> {
         // A refusal is an answer here, and what libbpf prints of it would look like a failure.
         let printing = libbpf_rs::set_print(None);
-        let loaded = load(OBJECT, VCPUS);
+        let loaded = load(OBJECT, VCPUS, 0);
         libbpf_rs::set_print(printing);
         loaded.map(drop)
     }
@@ -249,10 +300,7 @@ impl Scheduler {
 
     /// Runs one of the object's programs that answer user space, with 0 or more.
     fn call(&mut self, name: &str, argument: &mut [u8]) -> io::Result<u32> {
-        let mut programs = self.object.progs_mut();
-        let program = programs.find(|program| program.name() == name);
-        let none = || io::Error::other(format!("the object has no program {name}"));
-        let program = program.ok_or_else(none)?;
+        let program = program(&mut self.object, name)?;
         let input = ProgramInput { context_in: Some(argument), ..ProgramInput::default() };
         let answer = program.test_run(input).map_err(said("call it"))?.return_value;
         let error = answer.cast_signed();
@@ -260,8 +308,9 @@ impl Scheduler {
     }
 }
 
-/// Loads an object, with room for VCPUs of numbers below `vcpus`.
-fn load(object: &[u8], vcpus: u32) -> io::Result<Object> {
+/// Loads an object, with room for VCPUs of numbers below `vcpus`, where events overflow after so
+/// many reads of memory; 0 = nothing is counted, and no program for it is loaded.
+fn load(object: &[u8], vcpus: u32, chunk: u64) -> io::Result<Object> {
     // A copy, since what is built in may stand at any address.
     let bytes = object.to_vec();
     let mut open = ObjectBuilder::default().open_memory(&bytes).map_err(said("open it"))?;
@@ -271,8 +320,19 @@ fn load(object: &[u8], vcpus: u32) -> io::Result<Object> {
             let sizes = [CORES.to_ne_bytes(), vcpus.min(VCPUS).to_ne_bytes()].concat();
             map.set_initial_value(&sizes).map_err(said("size it"))?;
         }
+        if map.name() == ".rodata.reads" {
+            map.set_initial_value(&chunk.to_ne_bytes()).map_err(said("size it"))?;
+        }
+    }
+    for mut program in open.progs_mut().filter(|program| program.name() == OVERFLOW) {
+        program.set_autoload(chunk > 0);
     }
     open.load().map_err(said("load it"))
+}
+
+fn program<'a>(object: &'a mut Object, name: &str) -> io::Result<ProgramMut<'a>> {
+    let found = object.progs_mut().find(|program| program.name() == name);
+    found.ok_or_else(|| io::Error::other(format!("the object has no program {name}")))
 }
 
 fn map<'a>(object: &'a Object, name: &str) -> io::Result<libbpf_rs::Map<'a>> {

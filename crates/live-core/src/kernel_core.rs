@@ -6,7 +6,9 @@
 //! comes late leaves the law as it was.
 //!
 //! What is reported of a VCPU's service are differences of its meter in the kernel ([`Reported`]),
-//! so that their sum is what the meter read at the last end of a segment, or the limit there.
+//! so that their sum is what the meter read at the last end of a segment, or the limit there. So are
+//! its reads of memory, where the kernel counts them: the core's meter is the sum of what its
+//! segments read, here as there.
 
 use crate::enact::dispatch::Dispatches;
 use crate::enact::lateness::Ends;
@@ -25,6 +27,8 @@ pub trait Kernel {
 
     /// The time, since the run began.
     fn now(&self) -> Instant;
+    /// What it counts of each VCPU's memory traffic.
+    fn counts(&self) -> Counts;
     /// What a VCPU must know of this core to be confined there.
     fn site(&self) -> <Self::Handle as Handle>::Site;
     /// Takes the next event of this core, in the order of time; `None` where all are taken.
@@ -69,6 +73,9 @@ pub enum KernelEvent {
     Ran(Ran),
     /// A VCPU has something to run from this instant on.
     Woke(VcpuId, Instant),
+    /// The core's allowance of reads is spent; this comes after the segment that spent it, once for
+    /// each allowance.
+    Spent(Instant),
 }
 
 /// A segment as the kernel knows it.
@@ -86,6 +93,8 @@ pub struct Ran {
     pub meter: Duration,
     /// Of that, what no earlier segment reported ([`Reported`]).
     pub service: Duration,
+    /// What it read of memory and no earlier segment reported ([`Reported`]).
+    pub reads: u64,
     /// Where its grant ended.
     pub until: Duration,
     /// Why it ended.
@@ -95,7 +104,10 @@ pub struct Ran {
 /// What has been reported of the meters of all VCPUs. One for all cores, since a VCPU may have run
 /// on several before what it did on the first is read.
 #[derive(Default, Debug)]
-pub struct Reported(BTreeMap<VcpuId, [Duration; 2]>);
+pub struct Reported {
+    service: BTreeMap<VcpuId, [Duration; 2]>,
+    reads: BTreeMap<VcpuId, u64>,
+}
 
 impl Reported {
     /// The service up to this reading that has not been reported; it counts as reported. `spent` is
@@ -110,11 +122,19 @@ impl Reported {
         meter: Duration,
         spent: Option<Duration>,
     ) -> Duration {
-        let reported = &mut self.0.entry(vcpu).or_default()[mode as usize];
+        let reported = &mut self.service.entry(vcpu).or_default()[mode as usize];
         let meter = spent.map_or(meter, |limit| meter.max(limit));
         let service = meter.saturating_sub(*reported);
         *reported = (*reported).max(meter);
         service
+    }
+
+    /// The reads of memory up to this reading that have not been reported; they count as reported.
+    pub fn reads(&mut self, vcpu: VcpuId, meter: u64) -> u64 {
+        let reported = self.reads.entry(vcpu).or_default();
+        let reads = meter.saturating_sub(*reported);
+        *reported = (*reported).max(meter);
+        reads
     }
 }
 
@@ -125,6 +145,8 @@ pub struct KernelCore<K: Kernel> {
     run_queue: RunQueue,
     /// The kernel has another run queue than this.
     is_unsent: bool,
+    /// What the segments read that were reported.
+    reads: u64,
     vcpu_handles: Vec<VcpuHandle<K::Handle>>,
     outbox: Vec<(Instant, Event)>,
     stirred: bool,
@@ -144,6 +166,7 @@ impl<K: Kernel> KernelCore<K> {
             kernel,
             run_queue: RunQueue::default(),
             is_unsent: false,
+            reads: 0,
             vcpu_handles: Vec::with_capacity(64),
             outbox: Vec::with_capacity(4096),
             stirred: false,
@@ -195,15 +218,20 @@ impl<K: Kernel> KernelCore<K> {
                 self.outbox.push((at, Event::Woke { vcpu, on_behalf: None, exact: true }));
             }
             KernelEvent::Ran(ran) => self.take_segment(ran),
+            KernelEvent::Spent(at) => {
+                self.outbox.push((at, Event::AllowanceSpent { core: self.id }));
+            }
         }
     }
 
     fn take_segment(&mut self, ran: Ran) {
-        let Ran { vcpu, mode, from, to, meter, service, until, end } = ran;
+        let Ran { vcpu, mode, from, to, meter, service, reads, until, end } = ran;
+        self.reads += reads;
         // As `Reported` counts it: what is left of a budget that was ended counts as had.
         let had = if end == End::LimitReached { meter.max(until) } else { meter };
         self.of(vcpu, |vcpu_handle| {
             vcpu_handle.set_meter(mode, had);
+            vcpu_handle.charge_reads(reads);
             if end == End::Blocked {
                 vcpu_handle.suppose_blocked();
             }
@@ -215,7 +243,7 @@ impl<K: Kernel> KernelCore<K> {
                 self.ends.add(meter.saturating_sub(until));
             }
         }
-        let usage = Usage { service, ..Usage::default() };
+        let usage = Usage { service, reads, ..Usage::default() };
         let segment = Segment { vcpu, core: self.id, mode, from, to, usage, end };
         if mode == Mode::Foreground {
             self.dispatches.ran_ahead(&segment);
@@ -243,11 +271,15 @@ impl<K: Kernel> KernelCore<K> {
 
     /// The mode in which the law lets a VCPU run here, if it does.
     fn mode(&self, vcpu_handle: &VcpuHandle<K::Handle>) -> Option<Mode> {
+        if self.is_closed() {
+            return None;
+        }
         let now = self.kernel.now();
         let allows = |grant: &Grant, mode| {
             grant.vcpu == vcpu_handle.id
                 && grant.from <= now
                 && vcpu_handle.meter(mode) < grant.until.0
+                && vcpu_handle.has_memory(grant)
         };
         let RunQueue { foreground, background, background_allowed, .. } = &self.run_queue;
         if foreground.iter().any(|grant| allows(grant, Mode::Foreground)) {
@@ -262,13 +294,13 @@ impl<K: Kernel> ManagedCore<K::Handle> for KernelCore<K> {
     fn place(&self) -> Place<<K::Handle as Handle>::Site> {
         Place { core: self.id, share: Rate::ONE, site: self.kernel.site() }
     }
-    /// Nothing feeds the kernel's meters of memory.
     fn counts(&self) -> Counts {
-        Counts::default()
+        self.kernel.counts()
     }
     fn is_closed(&self) -> bool {
-        false
+        self.run_queue.allowance.is_reached(self.reads)
     }
+    /// The kernel tells it with what spent it, or when it takes a run queue by which it is.
     fn is_spent(&self) -> bool {
         false
     }

@@ -15,8 +15,8 @@ use crate::host::wait::{Poll, Token, Wakeup, wait};
 use crate::sense::VcpuEvents;
 use maracas_core::contract::{End, Grant, Mode, RunQueue};
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
-use maracas_kernel::{Event, Happened, Holds, Queue, Scheduler, VCPUS};
-use maracas_live_core::{Kernel, KernelEvent, Ran, Reported};
+use maracas_kernel::{Event, Happened, Holds, Queue, Scheduler, VCPUS, Vcpu};
+use maracas_live_core::{Counts, Kernel, KernelEvent, Ran, Reported};
 use rustix::thread::gettid;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -74,13 +74,16 @@ impl Shared {
         let (vcpu, at) = (VcpuId(event.vcpu), self.clock.instant(event.at));
         match event.what {
             Happened::Woke => KernelEvent::Woke(vcpu, at),
-            Happened::Ran { from, mode, meter, until, end } => {
+            Happened::Spent => KernelEvent::Spent(at),
+            Happened::Ran { from, mode, meter, until, reads, end } => {
                 let from = self.clock.instant(from);
                 let [meter, until] = [meter, until].map(Duration::from_nanos);
                 let (mode, end) = (mode_of(mode), end_of(end));
                 let spent = (end == End::LimitReached).then_some(until);
                 let service = self.reported.service(vcpu, mode, meter, spent);
-                KernelEvent::Ran(Ran { vcpu, mode, from, to: at, meter, service, until, end })
+                let reads = self.reported.reads(vcpu, reads);
+                let to = at;
+                KernelEvent::Ran(Ran { vcpu, mode, from, to, meter, service, reads, until, end })
             }
         }
     }
@@ -91,24 +94,25 @@ impl Shared {
             let scheduler = self.scheduler()?;
             // In this order: what is charged in between is rather missed than counted twice.
             let Some(first) = scheduler.core(core.0)?.holds else { return Ok(None) };
-            let meters = scheduler.vcpu(first.vcpu)?.meters;
+            let vcpu = scheduler.vcpu(first.vcpu)?;
             let now = monotonic_ns();
             let holds = scheduler.core(core.0)?.holds;
             if let Some(holds) = holds.filter(|it| it.is_as(&first)) {
-                return Ok(Some(self.open(&holds, now, meters)));
+                return Ok(Some(self.open(&holds, now, &vcpu)));
             }
         }
         Ok(None)
     }
 
     /// The segment that a core holds, at `now`, by the meters as they were charged last.
-    fn open(&mut self, holds: &Holds, now: u64, meters: [u64; 2]) -> Ran {
+    fn open(&mut self, holds: &Holds, now: u64, charged: &Vcpu) -> Ran {
         let (vcpu, mode) = (VcpuId(holds.vcpu), mode_of(holds.mode));
         let [from, to] = [holds.from, now].map(|at| self.clock.instant(at));
-        let meter = holds.meter_at(now, meters[mode as usize]);
+        let meter = holds.meter_at(now, charged.meters[mode as usize]);
         let [meter, until] = [meter, holds.until].map(Duration::from_nanos);
         let service = self.reported.service(vcpu, mode, meter, None);
-        Ran { vcpu, mode, from, to, meter, service, until, end: End::Metered }
+        let reads = self.reported.reads(vcpu, charged.reads);
+        Ran { vcpu, mode, from, to, meter, service, reads, until, end: End::Metered }
     }
 }
 
@@ -139,6 +143,10 @@ impl Kernel for ThisKernel {
 
     fn now(&self) -> Instant {
         self.clock.now()
+    }
+    /// Nothing feeds the kernel's meters of memory here.
+    fn counts(&self) -> Counts {
+        Counts::default()
     }
     fn site(&self) -> Site {
         Site { hardware: self.hardware, counts: VcpuEvents::default() }

@@ -15,6 +15,8 @@ pub(super) struct Told {
     pub(super) released: Vec<Job>,
     /// Service of each VCPU by mode.
     pub(super) service: BTreeMap<VcpuId, [u64; 2]>,
+    /// Reads by core and of each VCPU.
+    reads: (BTreeMap<CoreId, u64>, BTreeMap<VcpuId, u64>),
     pub(super) events: u64,
     pub(super) decisions: u64,
     /// Refusals.
@@ -57,6 +59,8 @@ impl Told {
         let Segment { vcpu, mode, from, to, usage, end, .. } = *segment;
         let had = &mut self.service.entry(vcpu).or_default()[mode as usize];
         *had += usage.service.ticks();
+        *self.reads.0.entry(segment.core).or_default() += usage.reads;
+        *self.reads.1.entry(vcpu).or_default() += usage.reads;
         if from > to || to != at {
             self.wrong(format!("{segment:?} is reported at {at}"));
         }
@@ -83,6 +87,14 @@ impl Told {
             }
             self.lateness.event(at, &event);
             self.auditor.iter_mut().for_each(|auditor| auditor.event(at, &event));
+        }
+    }
+
+    /// It was told that a core's allowance is spent; `allowance` is the one that was.
+    pub(super) fn spent(&mut self, core: CoreId, allowance: Option<u64>) {
+        let read = self.reads.0.get(&core).copied().unwrap_or_default();
+        if allowance.is_none_or(|allowance| read < allowance) {
+            self.wrong(format!("{core} read {read} as reported and spent {allowance:?}"));
         }
     }
 
@@ -176,6 +188,19 @@ pub(super) fn gone(vcpu: VcpuId, world: &World) -> Result<(), String> {
 
 /// At the end all that the meters read was reported, once.
 pub(super) fn conserved(told: &Told, world: &World) -> Result<(), String> {
+    world.counted.verdict()?;
+    let [cores, vcpus] = &world.counted.meters;
+    let cores = (0..).map(CoreId).zip(cores).map(|(id, read)| (told.reads.0.get(&id), *read));
+    let vcpus = (0..).map(VcpuId).zip(vcpus).map(|(id, read)| (told.reads.1.get(&id), *read));
+    for (reported, read) in cores.chain(vcpus) {
+        let reported = reported.copied().unwrap_or_default();
+        if reported != read && world.lost == 0 {
+            return Err(format!("{read} reads by a meter, {reported} were reported"));
+        }
+    }
+    if world.lost == 0 && world.counted.spent.iter().any(|spent| !spent.is_empty()) {
+        return Err(format!("allowances were spent and not told: {:?}", world.counted.spent));
+    }
     for (vcpu, meters) in (0..).map(VcpuId).zip(&world.meters) {
         let reported = told.service.get(&vcpu).copied().unwrap_or_default();
         for (reported, had) in reported.iter().zip(meters) {

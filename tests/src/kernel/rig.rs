@@ -243,6 +243,7 @@ impl Rig {
 
     /// The run ends; `is_broken`: not in order.
     fn finish(mut self, is_broken: bool) -> Result<KernelPlayed, String> {
+        self.world.borrow_mut().charge_reads();
         self.decider.finish(Duration::ZERO);
         self.decider.host.told.end();
         self.decider.host.told.verdict()?;
@@ -257,6 +258,7 @@ impl Rig {
             decisions: told.decisions,
             events: told.events,
             jobs: told.jobs[0],
+            spendings: world.counted.spendings,
             is_broken,
             late: told.lateness.worst(instant(world.now)),
         })

@@ -5,7 +5,9 @@ use super::world::{World, instant};
 use maracas_core::contract::{Observer, Policy, RunQueue, decide};
 use maracas_core::journal::Record;
 use maracas_core::{CoreId, Duration, Event, Instant, Job, Plan, VcpuId};
-use maracas_live_core::{Handle, Host, Kernel, KernelCore, KernelEvent, Ran, Reply, VcpuHandle};
+use maracas_live_core::{
+    Counts, Handle, Host, Kernel, KernelCore, KernelEvent, Ran, Reply, VcpuHandle,
+};
 use std::cell::RefCell;
 use std::io;
 use std::ops::DerefMut;
@@ -31,6 +33,9 @@ impl Kernel for TwinKernel {
 
     fn now(&self) -> Instant {
         instant(self.world.borrow().now)
+    }
+    fn counts(&self) -> Counts {
+        Counts { reads: self.world.borrow().counted.chunk > 0, references: false }
     }
     fn site(&self) {}
     fn next_event(&mut self) -> Option<KernelEvent> {
@@ -144,6 +149,10 @@ impl Observer for Around {
     fn event(&mut self, at: Instant, event: &Event) {
         self.replay.0.on_event(at, event);
         self.told.event(at, event);
+        if let Event::AllowanceSpent { core } = event {
+            let spent = self.world.borrow_mut().counted.spent[usize::from(core.0)].pop_front();
+            self.told.spent(*core, spent);
+        }
     }
     fn planned(&mut self, now: Instant, plan: &Plan) {
         let (policy, all) = &mut self.replay;

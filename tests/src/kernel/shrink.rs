@@ -59,5 +59,6 @@ fn simpler(case: &KernelCase) -> Vec<KernelCase> {
     with(&|case| case.faults.fork_one_in = none.fork_one_in);
     with(&|case| case.faults.sender = none.sender);
     with(&|case| case.faults.starts = none.starts);
+    with(&|case| case.faults.chunk = none.chunk);
     cases
 }

@@ -5,6 +5,7 @@
 //! something to run it learns as the scheduler's programs do.
 
 use super::law::Twin;
+use super::reads::Counted;
 use super::{KernelFaults, Mistake, Program};
 use crate::Dice;
 use maracas_core::contract::{End, Grant, Mode, RunQueue};
@@ -51,9 +52,10 @@ pub(super) struct Cpu {
 
 /// An entry of the ring.
 #[derive(Clone, Copy, Debug)]
-enum Raw {
-    Ran { core: usize, held: Held, to: u64, meter: u64, end: End },
+pub(super) enum Raw {
+    Ran { core: usize, held: Held, to: u64, meter: u64, reads: u64, end: End },
     Woke { core: usize, vcpu: VcpuId, at: u64 },
+    Spent { core: usize, at: u64 },
 }
 
 /// One thread. Its number is its place plus one.
@@ -108,7 +110,8 @@ pub(super) struct World {
     pub(super) done: Vec<(JobId, u64)>,
     pub(super) dice: Dice,
     faults: KernelFaults,
-    mistake: Option<Mistake>,
+    pub(super) mistake: Option<Mistake>,
+    pub(super) counted: Counted,
 }
 
 impl World {
@@ -140,18 +143,28 @@ impl World {
             dice,
             faults,
             mistake,
+            counted: Counted::new(faults.chunk, cores, vcpus),
         }
     }
 
+    /// What the law says to a step in which nothing ends.
+    pub(super) fn ask(&mut self, step: &str) -> Vec<i128> {
+        self.twin.step(step)
+    }
+
     /// One step of the law; what ended by it becomes events.
-    fn step(&mut self, step: &str) {
-        let said = self.twin.step(step);
-        let (cores, vcpus) = said.split_at(self.cpus.len() * 6);
-        for (meters, said) in self.meters.iter_mut().zip(vcpus.chunks(3)) {
-            *meters = [said[0] as u64, said[1] as u64];
+    pub(super) fn step(&mut self, step: &str) {
+        let said = self.ask(step);
+        let (cores, vcpus) = said.split_at(self.cpus.len() * 7);
+        for (vcpu, said) in vcpus.chunks(3).enumerate() {
+            self.meters[vcpu] = [said[0] as u64, said[1] as u64];
+            self.counted.meters[1][vcpu] = said[2] as u64;
+        }
+        for (core, said) in cores.chunks(7).enumerate() {
+            self.counted.meters[0][core] = said[5] as u64;
         }
         let mut on = Vec::new();
-        for (core, said) in cores.chunks(6).enumerate() {
+        for (core, said) in cores.chunks(7).enumerate() {
             let next = u32::try_from(said[0]).ok().map(VcpuId);
             let mode = if said[1] == 0 { Mode::Foreground } else { Mode::Background };
             on.extend(next);
@@ -169,6 +182,7 @@ impl World {
                 assert!(meter <= until, "{vcpu} has {meter} of {until} ns on core{core}");
                 Held { vcpu, mode, from, until }
             });
+            self.hold_to_memory(core, said[6] == 1);
         }
         let count = on.len();
         on.sort_unstable();
@@ -199,7 +213,8 @@ impl World {
             self.turns[vcpu].rotate_left(1);
         }
         let meter = self.meters[vcpu][held.mode as usize];
-        let raw = Raw::Ran { core, held, to: self.now, meter, end };
+        let reads = self.counted.meters[1][vcpu];
+        let raw = Raw::Ran { core, held, to: self.now, meter, reads, end };
         let is_silent = end == End::LimitReached && self.is_silent(core, &held);
         self.put(raw, end != End::Preempted && !is_silent);
         if self.mistake == Some(Mistake::ToldTwice) && end == End::LimitReached {
@@ -219,7 +234,7 @@ impl World {
     }
 
     /// Puts an event into the ring, whose reader is woken where it is news or half of it is full.
-    fn put(&mut self, raw: Raw, is_news: bool) {
+    pub(super) fn put(&mut self, raw: Raw, is_news: bool) {
         if self.faults.ring != 0 && self.ring.len() >= self.faults.ring {
             self.lost += 1;
             return;
@@ -234,20 +249,24 @@ impl World {
         while let Some(raw) = self.ring.pop_front() {
             let (core, event) = match raw {
                 Raw::Woke { core, vcpu, at } => (core, KernelEvent::Woke(vcpu, instant(at))),
-                Raw::Ran { core, held, to, meter, end } => {
-                    (core, KernelEvent::Ran(self.segment(held, to, meter, end)))
+                Raw::Ran { core, held, to, meter, reads, end } => {
+                    (core, KernelEvent::Ran(self.segment(held, to, [meter, reads], end)))
                 }
+                Raw::Spent { core, at } => (core, KernelEvent::Spent(instant(at))),
             };
             self.cpus[core].events.push_back(event);
         }
     }
 
-    fn segment(&mut self, held: Held, to: u64, meter: u64, end: End) -> Ran {
+    fn segment(&mut self, held: Held, to: u64, meters: [u64; 2], end: End) -> Ran {
+        let [meter, reads] = meters;
         let Held { vcpu, mode, from, until } = held;
         let [meter, until] = [meter, until].map(Duration::from_ticks);
         let spent = (end == End::LimitReached).then_some(until);
         let service = self.learnt.reported.service(vcpu, mode, meter, spent);
-        Ran { vcpu, mode, from: instant(from), to: instant(to), meter, service, until, end }
+        let reads = self.learnt.reported.reads(vcpu, reads);
+        let [from, to] = [from, to].map(instant);
+        Ran { vcpu, mode, from, to, meter, service, reads, until, end }
     }
 
     pub(super) fn next_event(&mut self, core: usize) -> Option<KernelEvent> {
@@ -265,7 +284,8 @@ impl World {
     pub(super) fn running(&mut self, core: usize) -> Option<Ran> {
         let held = self.cpus[core].held?;
         let meter = self.meters[held.vcpu.0 as usize][held.mode as usize];
-        Some(self.segment(held, self.now, meter, End::Metered))
+        let reads = self.counted.meters[1][held.vcpu.0 as usize];
+        Some(self.segment(held, self.now, [meter, reads], End::Metered))
     }
 
     /// A call that may be refused; `is_told`: that is then reported to the policy.
@@ -312,6 +332,7 @@ impl World {
         }
         self.takes_nothing_back(core, &run_queue);
         (self.cpus[core].run_queue, self.cpus[core].known) = (run_queue, wakes);
+        self.counted.taken[core] = self.counted.meters[0][core];
         self.step(&step);
     }
 
@@ -463,7 +484,8 @@ impl World {
         let wakes = self.threads.iter().map(|thread| thread.wakes_at);
         let spent = self.cpus.iter().flat_map(|cpu| [cpu.spent_at, cpu.due]);
         let spent = spent.map(|at| at.saturating_sub(self.least));
-        ends.chain(wakes).chain(spent).min().unwrap_or(u64::MAX)
+        let reads = [self.counted.next_change()];
+        ends.chain(wakes).chain(spent).chain(reads).min().unwrap_or(u64::MAX)
     }
 
     /// Time passes, no more than up to the next change; what then happens does.
@@ -489,6 +511,7 @@ impl World {
                 self.wake(place);
             }
         }
+        self.overflow();
     }
 
     /// A thread has done what it was at.

@@ -2,6 +2,8 @@
 //! that is checked in, and is killed; and `maracas run` carries the quickstart out by agents and by
 //! the scheduler.
 
+mod memory;
+
 use super::image::Image;
 use super::outcome::{Got, Report, Step};
 use super::row::SECONDS;
@@ -18,7 +20,8 @@ pub(super) fn plan(quickstart: &Path) -> String {
          step agents 60 {run}\n\
          step kernel 60 {run} --backend sched-ext\n\
          step budgets 90 /bin/maracas-bpf-loader /lab/maracas.bpf.o 5\n\
-         step killed 60 sh /lab/killed.sh\n"
+         step killed 60 sh /lab/killed.sh\n\
+         step memory 30 /bin/maracas-bpf-loader memory /lab/maracas.bpf.o 3\n"
     )
 }
 /// What MARACAS may take of the cores under the scheduler in the kernel, of what its agents take in
@@ -113,6 +116,7 @@ pub(super) fn judge(steps: &[Step]) -> (Option<Report>, Vec<String>) {
         }
         None => problems.push("the loader was not started".into()),
     }
+    problems.extend(memory::problems(step("memory")));
     let said = step("killed").map_or("", |step| &step.out);
     let reverted = ["before enabled", "after disabled"];
     problems.extend(reverted.iter().filter_map(|line| is_unsaid(said, line)));
@@ -209,7 +213,8 @@ mod tests {
             code: Some(code),
             ..Step::default()
         };
-        vec![step("budgets", budgets, code), step("killed", killed, 0)]
+        let memory = step("memory", super::memory::WELL, 0);
+        vec![step("budgets", budgets, code), step("killed", killed, 0), memory]
     }
 
     #[test]
@@ -245,7 +250,7 @@ mod tests {
         assert_eq!(judge(&steps(&starved, 0, reverted)).1.len(), 1);
         assert_eq!(judge(&steps("", 1, reverted)).1.len(), 1);
         assert_eq!(judge(&steps(&well, 0, "before enabled\nafter enabled\n")).1.len(), 1);
-        assert_eq!(judge(&[]).1.len(), 3);
+        assert_eq!(judge(&[]).1.len(), 4);
     }
 
     #[test]
