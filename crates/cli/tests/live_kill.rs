@@ -9,7 +9,7 @@ mod common;
 mod live;
 
 use common::text;
-use live::host::{Leftovers, a_run_lives};
+use live::host::{self, Leftovers, a_run_lives};
 use live::measure::Above;
 use live::witness::repeated;
 use live::{Run, Stage, median, sized, until};
@@ -17,8 +17,12 @@ use std::time::{Duration, Instant};
 
 /// How long a repair may take, as a median, in milliseconds.
 const REPAIR_MS: f64 = 200.0;
-/// The same for another guardian in times of a start of this program on an idle host: it is this
-/// program started again beside a busy run, moved out of its groups and locked in memory.
+/// The same in times of a start of this program on an idle host, where that is longer: a repair is
+/// as many calls of the kernel, on each of a dozen groups and their threads, and what kills a
+/// program is much of what starts one. In the lab, whose slow host takes four times as long for
+/// everything, a start takes 19 and 78 ms, and a repair 62 to 95 and 332 to 386 ms. Another
+/// guardian is this program started again beside a busy run, moved out of its groups and locked in
+/// memory.
 const STARTS: f64 = 10.0;
 /// How long any repair may take on a host that is as busy as it likes.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -226,10 +230,22 @@ impl Tally {
 }
 
 /// Waits until nothing is left; how long that took, in milliseconds.
-fn cleared(run: &Run, since: Instant, why: &str) -> f64 {
+///
+/// A look at all processes takes tens of milliseconds where system calls are slow, and would be
+/// most of what is measured. So first what a repair does last is waited for, the end of groups and
+/// files and of the guardian itself; only where the look that follows finds something left has it
+/// taken longer.
+fn cleared(run: &Run, guardian: Option<u32>, since: Instant, why: &str) -> f64 {
+    let ended = || guardian.is_none_or(host::has_ended);
+    until(PATIENCE, || run.host.groups().is_empty() && run.host.files().is_empty() && ended());
+    let took = since.elapsed();
+    let ms = |took: Duration| took.as_secs_f64() * 1e3;
+    if run.host.leftovers().none() {
+        return ms(took);
+    }
     let clear = until(PATIENCE, || run.host.leftovers().none());
     assert!(clear.is_some(), "{why}: {:#?}\n{}", run.host.leftovers(), run.said());
-    since.elapsed().as_secs_f64() * 1e3
+    ms(since.elapsed())
 }
 
 #[test]
@@ -237,21 +253,23 @@ fn a_killed_runtime_leaves_nothing() {
     repeated(|| {
         let rounds = sized(50, 12);
         let Some(stage) = enter(rounds) else { return };
+        let most = REPAIR_MS.max(STARTS * start_ms(&stage));
         let (mut dice, mut tally) = (Dice::new(&stage, 1), Tally::default());
         for round in 0..rounds {
             let when = dice.instant(round);
             let mut run = run_until(&stage, round, "60s", when);
             // A guardian may be done before a look at all processes is, and may come during one.
-            let stood = run.host.guardian().is_some();
+            let stood = run.host.guardian();
             run.kill();
             let since = Instant::now();
-            let guarded = stood || run.host.guardian().is_some();
+            let guardian = stood.or_else(|| run.host.guardian()).map(|guardian| guardian.pid);
+            let guarded = guardian.is_some();
             let why = format!("round {round}, killed after {when:?}, guarded: {guarded}");
             tally.note(&run.host.leftovers());
             if guarded {
                 // The runtime itself harms nothing any more, though the kernel may still close its
                 // counters: on PREEMPT_RT for 16 ms each.
-                let took = cleared(&run, since, &why);
+                let took = cleared(&run, guardian, since, &why);
                 eprintln!("{why}: {took:.1} ms");
                 tally.repairs.push(took);
                 run.reap();
@@ -263,12 +281,13 @@ fn a_killed_runtime_leaves_nothing() {
                 let left = run.host.leftovers();
                 assert!(left.real_time.is_empty() && left.processes.is_empty(), "{why}: {left:?}");
                 clean(&stage);
-                cleared(&run, since, &why);
+                cleared(&run, None, since, &why);
                 tally.unguarded += 1;
             }
         }
         tally.print("runtime");
-        assert!(median(&mut tally.repairs) < REPAIR_MS);
+        let middle = median(&mut tally.repairs);
+        assert!(middle < most, "{middle} ms of {most}");
     });
 }
 
@@ -313,7 +332,7 @@ fn a_killed_guardian_is_replaced_and_the_run_ends_in_order() {
                 assert!(run.said().contains("guardian"), "round {round}: {}", run.said());
                 refused += 1;
             }
-            cleared(&run, Instant::now(), "after the orderly end");
+            cleared(&run, None, Instant::now(), "after the orderly end");
         }
         let (count, middle) = (replaced.len(), median(&mut replaced));
         let longest = replaced.last().unwrap();
@@ -347,7 +366,7 @@ fn after_runtime_and_guardian_are_killed_clean_leaves_nothing() {
             let since = Instant::now();
             clean(&stage);
             let why = format!("round {round}, killed after {when:?}, guardian first: {first}");
-            tally.repairs.push(cleared(&run, since, &why));
+            tally.repairs.push(cleared(&run, None, since, &why));
             run.reap();
         }
         tally.print("runtime and guardian");

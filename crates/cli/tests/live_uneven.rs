@@ -32,13 +32,22 @@ const WORKERS: [Worker; 4] = [
     ("idling", "spin", 250, "1ms", None, 1.2),
 ];
 
-/// Steps of a kernel in a microsecond, roughly: the speedups above do not hang on it.
-fn steps_per_us(kernel: &str) -> u64 {
-    match (kernel, cfg!(debug_assertions)) {
-        ("m_jump", _) => 110,
-        (_, true) => 190,
-        (_, false) => 650,
-    }
+/// Steps of a kernel in a microsecond, as this host takes them while nothing else runs. Where a unit
+/// takes much longer than it was made for, too few of them fall into an interval of the policy for
+/// an estimate: with figures of a fast host units of `compute` took 8 ms on a slow one, of which a
+/// round of 30 ms on each class and 2 s between estimates do not hold the 32 that a sample needs.
+fn steps_per_us(stage: &Stage, kernel: &str) -> f64 {
+    const STEPS: u64 = 9984;
+    let (steps, length) = (STEPS.to_string(), "500ms");
+    let words = ["work", "mixed", "--kernel", kernel, "--steps", &steps, "--wait", "0ms"];
+    let output = stage.maracas(&[&words[..], &["--duration", length]].concat());
+    let said = text(&output.stdout);
+    let rate = said.lines().last().and_then(|line| line.split_once(" per CPU second"));
+    let rate = rate.and_then(|(before, _)| before.rsplit(' ').next()?.parse::<f64>().ok());
+    let rate = rate.unwrap_or_else(|| panic!("no rate: {said}{}", text(&output.stderr)));
+    let steps = rate * STEPS as f64 / 1e6;
+    eprintln!("{kernel}: {steps:.1} steps a microsecond");
+    steps
 }
 
 /// How far estimates may be from the speedups that the programs were made for.
@@ -49,9 +58,10 @@ const QUIET: f64 = 0.9;
 /// together had of the cores: they are ordinary threads, and others may build beside.
 const FLOOR: f64 = 0.75;
 
-fn scenario(half: &str) -> String {
+/// The programs, where a kernel takes so many steps in a microsecond.
+fn scenario(half: &str, steps_per_us: impl Fn(&str) -> f64) -> String {
     let program = |(name, kernel, computing_us, wait, then, _): &Worker| {
-        let steps = computing_us * steps_per_us(kernel);
+        let steps = (*computing_us as f64 * steps_per_us(kernel)).ceil();
         let then = then.map_or(String::new(), |then| {
             format!(", \"--after\", \"{half}\", \"--then-wait\", \"{then}\"")
         });
@@ -82,7 +92,9 @@ fn played() -> Option<&'static Played> {
 
 fn play(stage: &Stage) -> Played {
     let (length, half) = (sized("24s", "16s"), sized("12s", "8s"));
-    stage.scratch.write("uneven.toml", scenario(half));
+    let [spin, m_jump] = ["spin", "m_jump"].map(|kernel| steps_per_us(stage, kernel));
+    let steps_per_us = |kernel: &str| if kernel == "spin" { spin } else { m_jump };
+    stage.scratch.write("uneven.toml", scenario(half, steps_per_us));
     let before = Snapshot::take();
     let words = ["uneven.toml", "--emulate", "--duration", length];
     let words = [&words[..], &["--json", "--journal", "j"]].concat();
@@ -182,8 +194,9 @@ fn classes_that_the_host_has_not_are_refused_with_the_way_out() {
             return;
         }
         let scratch = Scratch::new();
-        scratch.write("s.toml", scenario("1s"));
-        let even = scenario("1s").replace(CLASSES, "").replace("min-fair", "round-robin");
+        let scenario = scenario("1s", |_| 1.0);
+        scratch.write("s.toml", &scenario);
+        let even = scenario.replace(CLASSES, "").replace("min-fair", "round-robin");
         scratch.write("even.toml", even);
         let refused = |words: &[&str]| {
             let output = maracas(scratch.path(), words);
@@ -198,7 +211,7 @@ fn classes_that_the_host_has_not_are_refused_with_the_way_out() {
         }
         let line = refused(&["run", "even.toml", "--emulate", "--duration", "50ms"]);
         assert!(line.contains("--emulate has nothing to slow down"), "{line}");
-        scratch.write("slow.toml", scenario("1s").replace("speed = 0.5", "speed = 0.05"));
+        scratch.write("slow.toml", scenario.replace("speed = 0.5", "speed = 0.05"));
         let line = refused(&["run", "slow.toml", "--emulate", "--duration", "50ms"]);
         assert!(line.contains("asks for 0.05; raise it"), "{line}");
         let line = refused(&["bench", "uneven", "--target", "85"]);

@@ -384,9 +384,14 @@ fn start_agents<'scope>(
     mailbox: &'scope Mailbox,
     setup: &Setup,
 ) -> Result<(), Error> {
-    let mut cores = setup.system.core_ids();
-    cores.try_for_each(|core| start_agent(scope, all_agents, mailbox, core))?;
-    setup.system.core_ids().try_for_each(|core| slow_down(scope, all_agents, setup, core))
+    let started = setup
+        .system
+        .core_ids()
+        .map(|core| start_agent(scope, all_agents, mailbox, core).map(|threads| (core, threads)));
+    let started: Vec<_> = started.collect::<Result<_, _>>()?;
+    started
+        .into_iter()
+        .try_for_each(|(core, threads)| slow_down(scope, all_agents, setup, core, threads))
 }
 
 /// Starts the one thread that decides where the kernel carries the law out.
@@ -404,16 +409,16 @@ fn start_decider<'scope>(
         }
         all_agents.took(Duration::from_nanos(clock::thread_ns()));
     };
-    start_real_time(scope, "decider".to_string(), None, priority, decider)
+    start_real_time(scope, "decider".to_string(), None, priority, decider).map(drop)
 }
 
-/// Starts the agent and the freeze thread of `core`.
+/// Starts the agent and the freeze thread of `core`; their numbers.
 fn start_agent<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     all_agents: &'scope Agents<'_>,
     mailbox: &'scope Mailbox,
     core: CoreId,
-) -> Result<(), Error> {
+) -> Result<[i32; 2], Error> {
     let own = lock(&all_agents.cores[usize::from(core.0)]);
     let (hardware, freeze_threads) = (own.exec.hardware, Arc::clone(&own.exec.freeze_threads));
     drop(own);
@@ -422,7 +427,8 @@ fn start_agent<'scope>(
         freeze_threads.live();
         all_agents.took(Duration::from_nanos(clock::thread_ns()));
     };
-    start_real_time(scope, format!("freeze-{core}"), Some(hardware), priority, freeze_thread)?;
+    let freeze = format!("freeze-{core}");
+    let freeze = start_real_time(scope, freeze, Some(hardware), priority, freeze_thread)?;
     let agent = move || {
         let lived = catch_unwind(AssertUnwindSafe(|| all_agents.live(core)));
         if !matches!(lived, Ok(Ok(()))) {
@@ -430,15 +436,18 @@ fn start_agent<'scope>(
         }
         all_agents.took(Duration::from_nanos(clock::thread_ns()));
     };
-    start_real_time(scope, format!("agent-{core}"), Some(hardware), priority, agent)
+    let agent = start_real_time(scope, format!("agent-{core}"), Some(hardware), priority, agent)?;
+    Ok([freeze, agent])
 }
 
-/// Starts the thread that makes a slower one of `core`, where the setup says so.
+/// Starts the thread that makes a slower one of `core`, where the setup says so. `above` are the
+/// threads of ours that take the core from it.
 fn slow_down<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     all_agents: &'scope Agents<'_>,
     setup: &Setup,
     core: CoreId,
+    above: [i32; 2],
 ) -> Result<(), Error> {
     let share = setup.share(core);
     if share == Rate::ONE {
@@ -448,19 +457,24 @@ fn slow_down<'scope>(
     let (hardware, clock) = (own.exec.hardware, own.exec.clock.clone());
     let cost = own.waking.cost().p50;
     drop(own);
-    let spin = move || duty::live(share, hardware, &clock, cost, &all_agents.halt);
-    start_real_time(scope, format!("slow-{core}"), Some(hardware), Some(priority::SLOWING), spin)
+    let taken = move || {
+        let each = above.into_iter().filter_map(sys::own_thread_ns);
+        Duration::from_nanos(each.sum())
+    };
+    let spin = move || duty::live(share, hardware, &clock, cost, taken, &all_agents.halt);
+    let (name, priority) = (format!("slow-{core}"), Some(priority::SLOWING));
+    start_real_time(scope, name, Some(hardware), priority, spin).map(drop)
 }
 
-/// Starts a real-time thread on a core, or on any. Its creator raises it: a thread that raises
-/// itself from `SCHED_OTHER` was seen starved for 700 ms before it got so far.
+/// Starts a real-time thread on a core, or on any; its number. Its creator raises it: a thread that
+/// raises itself from `SCHED_OTHER` was seen starved for 700 ms before it got so far.
 fn start_real_time<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     name: String,
     core: Option<HardwareCore>,
     priority: Option<u8>,
     live: impl FnOnce() + Send + 'scope,
-) -> Result<(), Error> {
+) -> Result<i32, Error> {
     let host = |error| Error::Host("start a real-time thread (CAP_SYS_NICE)", error);
     let (tid_sender, tid) = sync_channel(1);
     let (go, may_go) = sync_channel::<()>(1);
@@ -478,5 +492,5 @@ fn start_real_time<'scope>(
     }
     core.map_or(Ok(()), |core| sched::set_affinity(tid, core)).map_err(host)?;
     let _ = go.send(());
-    Ok(())
+    Ok(tid)
 }

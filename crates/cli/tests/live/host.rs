@@ -142,6 +142,12 @@ impl Host {
         groups.retain(|path| own(path));
         groups
     }
+    /// Its files, of which its socket is one.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let mut files = entries(Path::new(SOCKETS));
+        files.retain(|path| path.to_string_lossy().contains(&self.identity));
+        files
+    }
     /// Everything that is still there of it.
     pub(crate) fn leftovers(&self) -> Leftovers {
         let (processes, groups) = (self.processes(), self.groups());
@@ -159,14 +165,17 @@ impl Host {
         Leftovers {
             real_time: real_time.collect(),
             frozen: groups.iter().filter(|dir| is_frozen(dir)).cloned().collect(),
-            files: entries(Path::new(SOCKETS))
-                .into_iter()
-                .filter(|path| path.to_string_lossy().contains(&self.identity))
-                .collect(),
+            files: self.files(),
             processes: processes.into_iter().map(|p| (p.pid, p.command)).collect(),
             groups,
         }
     }
+}
+
+/// Whether a process has ended, waited for or not.
+pub(crate) fn has_ended(pid: u32) -> bool {
+    let state = stat_field(Path::new(&format!("/proc/{pid}")), 3);
+    state.is_none_or(|state| state == "Z" || state == "X")
 }
 
 /// Every process that can be looked at.

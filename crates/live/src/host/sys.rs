@@ -129,9 +129,22 @@ pub(crate) fn is_locked(file: &File, bytes: Range<usize>) -> bool {
 }
 
 /// The processor time of a whole process, by the kernel's own numbering of such clocks
-/// (CPUCLOCK_SCHED in include/linux/posix-timers.h). Those of foreign threads cannot be read so.
+/// (include/linux/posix-timers.h). Those of foreign threads cannot be read so.
 pub(crate) fn process_ns(pid: i32) -> Option<u64> {
-    let clock = (!pid << 3) | 2;
+    clock_ns((!pid << 3) | CPUCLOCK_SCHED)
+}
+
+/// The processor time of a thread of this process, by the same numbering.
+pub(crate) fn own_thread_ns(tid: i32) -> Option<u64> {
+    clock_ns((!tid << 3) | CPUCLOCK_SCHED | CPUCLOCK_PERTHREAD)
+}
+
+/// include/linux/posix-timers.h: what a clock counts, and whether it is one thread's.
+const CPUCLOCK_SCHED: i32 = 2;
+const CPUCLOCK_PERTHREAD: i32 = 4;
+
+/// What a clock shows; `None` where it is not there (any more).
+fn clock_ns(clock: i32) -> Option<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel fills the structure that we give.
     let result = unsafe { libc::clock_gettime(clock, &raw mut time) };

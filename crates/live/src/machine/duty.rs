@@ -17,7 +17,7 @@
 //! foreground takes all that it may, background has that tenth, of the real core's time.
 
 use super::error::Error;
-use crate::clock::Clock;
+use crate::clock::{Clock, thread_ns};
 use crate::host::HardwareCore;
 use crate::host::sched::is_on;
 use crate::setup::Setup;
@@ -85,12 +85,15 @@ impl Setup {
     }
 }
 
-/// The life of the thread that takes its core for all but `share` of every cycle, until `halt`.
+/// The life of the thread that takes its core for all but `share` of every cycle, until `halt`. Not
+/// of what those above it take: `taken` is what they have had in all. Programs have `share` of the
+/// rest, as on a slower core they would lose the same time to agents and not twice as much of what
+/// they have.
 ///
-/// Each cycle begins at an instant that was fixed before, so that lateness does not add up. One
-/// that begins late takes as much as any other; a program that ran meanwhile would have had too
-/// much. But where this thread itself did not get the core for a whole cycle and longer, no program
-/// of ours did, and that is not made up for.
+/// What it takes is its own processor time, with the switches to it and from it, and its part of a
+/// cycle does not shrink where it begins late or is interrupted. Each cycle begins at an instant
+/// that was fixed before, so that lateness does not add up. But where this thread itself did not
+/// get the core for a whole cycle and longer, no program of ours did, and that is not made up for.
 ///
 /// On another core than `core` it takes nothing: a core that goes offline gives its threads to the
 /// others, where no share is set for this one.
@@ -102,21 +105,31 @@ pub(super) fn live(
     core: HardwareCore,
     clock: &Clock,
     wake_cost: Duration,
+    taken: impl Fn() -> Duration,
     halt: &AtomicBool,
 ) {
     // Two switches and a timer a cycle may take a twentieth of it.
     let length = CYCLE.max(wake_cost * 40);
     let jitter = Duration::from_nanos(length.ticks() / 2);
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let own = || Duration::from_nanos(thread_ns());
+    // What those above had when a cycle began, and how much of that no cycle has been without yet.
+    let (mut above, mut without) = (taken(), Duration::ZERO);
+    // What this thread's own time is to be.
+    let mut until = own();
     let mut begin = clock.now();
     while !halt.load(Ordering::Acquire) {
         let cycle = length.saturating_sub(jitter) + draw(&mut random, jitter);
-        let runs = share.floor_of(cycle);
-        let until = clock.now() + (cycle - runs);
-        while clock.now() < until && is_on(core) {}
+        let had = taken();
+        without += had.saturating_sub(std::mem::replace(&mut above, had));
+        let left = cycle.saturating_sub(without);
+        without = without.saturating_sub(cycle);
+        until += left.saturating_sub(share.floor_of(left));
+        while own() < until && is_on(core) && !halt.load(Ordering::Acquire) {}
         begin += cycle;
-        if until > begin + length {
-            begin = until + runs;
+        let now = clock.now();
+        if now > begin + length || !is_on(core) {
+            (begin, until) = (now + share.floor_of(cycle), own());
         }
         clock.sleep_until(begin);
     }
@@ -146,7 +159,8 @@ mod tests {
             std::thread::scope(|scope| {
                 let spin = scope.spawn(|| {
                     sched::set_affinity(0, there).expect("a core of this process");
-                    live(Rate::new(1, 4), core, &Clock::start(), Duration::ZERO, &halt);
+                    let none = || Duration::ZERO;
+                    live(Rate::new(1, 4), core, &Clock::start(), Duration::ZERO, none, &halt);
                     thread_ms()
                 });
                 std::thread::sleep(std::time::Duration::from_millis(200));

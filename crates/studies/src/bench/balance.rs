@@ -110,6 +110,11 @@ struct Round {
     moves: Vec<Moved>,
     /// Moves that were not worth it any more when the pages had been recoloured, and were undone.
     undone: usize,
+    /// Moves that were ordered and not done, or did not hold.
+    given_up: Vec<Move>,
+    /// Whether a move could make slack more even after the end. Where the one that ends was blocked
+    /// for a moment before, others have moved already, and then none may be left to move.
+    is_due: bool,
     /// Whether a move of another VCPU came after the end.
     moved: bool,
     most: Duration,
@@ -149,6 +154,13 @@ impl Round {
         Ok(Self {
             reported,
             undone: done().filter(|it| it.from == it.to).count(),
+            given_up: story
+                .moves
+                .iter()
+                .filter(|it| it.done.is_none() || !it.holds)
+                .copied()
+                .collect(),
+            is_due: story.could_even(after.0, reported),
             moved: moves.iter().any(answers),
             most: story.most().unwrap_or_default(),
             exact: story.exact,
@@ -199,7 +211,12 @@ impl Measured {
 
     fn verdicts(&self) -> Vec<Verdict> {
         let count = self.rounds.len();
-        let moved = self.rounds.iter().filter(|round| round.moved).count();
+        let due = || self.rounds.iter().filter(|round| round.is_due);
+        let (dues, moved) = (due().count(), due().filter(|round| round.moved).count());
+        let even = match count - dues {
+            0 => String::new(),
+            even => format!(" ({even} more left nothing to even out)"),
+        };
         let all = self.moves().count();
         let late = self.moves().map(|(_, moved)| moved.late.len()).max().unwrap_or(0);
         let cost = self.moves().map(|(_, moved)| moved.what.cost).max().unwrap_or_default();
@@ -209,12 +226,12 @@ impl Measured {
         let exact = self.rounds.iter().filter(|round| round.exact).count();
         let gap = |[one, other]: Pair<f64>| (one - other).abs();
         let evens = |round: &&Round| gap(round.slack[2]) < gap(round.slack[1]);
-        let evened = self.rounds.iter().filter(evens).count();
+        let evened = due().filter(evens).count();
         let mut verdicts = vec![
             Verdict {
                 name: "moves",
-                holds: moved == count,
-                text: format!("a VCPU moves after the end: in {moved} of {count} rounds"),
+                holds: dues > 0 && moved == dues,
+                text: format!("a VCPU moves after the end: in {moved} of {dues} rounds{even}"),
             },
             Verdict {
                 name: "late",
@@ -234,9 +251,9 @@ impl Measured {
             },
             Verdict {
                 name: "evened",
-                holds: evened == count,
+                holds: dues > 0 && evened == dues,
                 text: format!(
-                    "slack per VCPU is more even by the move: in {evened} of {count} rounds"
+                    "slack per VCPU is more even by the move: in {evened} of {dues} rounds"
                 ),
             },
             Verdict {

@@ -166,15 +166,50 @@ impl Story {
     /// SPV, the slack per VCPU of section V.A, by the reservations of those that are there at
     /// `there`, if they stood where they did at `placed`.
     pub(super) fn spv(&self, core: CoreId, there: Instant, placed: Instant) -> f64 {
-        let there = |vcpu: &&Vcpu| {
+        Load::of(self.rates(core, there, placed)).spv()
+    }
+
+    /// Whether one of those on the core with less slack per VCPU could make it more even by going
+    /// to the other one, as [`Self::spv`] sees them: where not, there is nothing to move.
+    pub(super) fn could_even(&self, there: Instant, placed: Instant) -> bool {
+        let [one, other] = super::CORES.map(|core| {
+            let rates: Vec<f64> = self.rates(core, there, placed).collect();
+            (Load::of(rates.iter().copied()), rates)
+        });
+        let (full, other) = if one.0.spv() < other.0.spv() { (one, other) } else { (other, one) };
+        let gap = |full: Load, other: Load| (other.spv() - full.spv()).abs();
+        let evens = |rate: &f64| gap(full.0.with(-1.0, -rate), other.0.with(1.0, *rate));
+        full.1.len() > 1 && full.1.iter().any(|rate| evens(rate) < gap(full.0, other.0))
+    }
+
+    /// What those ask for that are on a core, as [`Self::spv`] sees them.
+    fn rates(&self, core: CoreId, there: Instant, placed: Instant) -> impl Iterator<Item = f64> {
+        let is_there = move |vcpu: &&Vcpu| {
             let left = self.lives.get(&vcpu.id).and_then(|life| life.left);
             left.is_none_or(|left| left > there) && self.core_of(vcpu.id, placed) == Some(core)
         };
-        let rates = self.vcpus().filter(there).map(|vcpu| {
+        self.vcpus().filter(is_there).map(|vcpu| {
             vcpu.reservation.budget.ticks() as f64 / vcpu.reservation.period.ticks() as f64
-        });
-        let (count, sum) = rates.fold((0.0, 0.0), |(count, sum), rate| (count + 1.0, sum + rate));
-        (1.0 - sum) / count
+        })
+    }
+}
+
+/// What the VCPUs of a core ask for together: how many, and which part of it.
+#[derive(Clone, Copy)]
+struct Load {
+    count: f64,
+    sum: f64,
+}
+
+impl Load {
+    fn of(rates: impl Iterator<Item = f64>) -> Self {
+        rates.fold(Self { count: 0.0, sum: 0.0 }, |load, rate| load.with(1.0, rate))
+    }
+    fn with(self, count: f64, sum: f64) -> Self {
+        Self { count: self.count + count, sum: self.sum + sum }
+    }
+    fn spv(self) -> f64 {
+        (1.0 - self.sum) / self.count
     }
 }
 

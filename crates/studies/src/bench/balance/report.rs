@@ -1,6 +1,6 @@
 //! How the measurement is shown.
 
-use super::{Late, Measured, Moved, Pair, Round, Verdict, verdict};
+use super::{Late, Measured, Move, Moved, Pair, Round, Verdict, verdict};
 use maracas_trace::columns::Columns;
 use maracas_trace::table::time;
 use serde_json::{Value, json};
@@ -106,6 +106,8 @@ fn of_round(round: &Round) -> Value {
         "c_m_ns": round.most.ticks(),
         "moves": round.moves.iter().map(|moved| of_move(round, moved)).collect::<Vec<_>>(),
         "undone": round.undone,
+        "given_up": round.given_up.iter().map(of_given_up).collect::<Vec<_>>(),
+        "is_due": round.is_due,
         "periods": round.periods,
         "late_without_a_move": round.late_elsewhere.iter().map(of_late).collect::<Vec<_>>(),
         "slack": { "before": before, "without_a_move": stayed, "after": after },
@@ -131,6 +133,17 @@ fn of_move(round: &Round, moved: &Moved) -> Value {
             json!({ "pages": it.pages, "took_ns": it.took_ns, "left": it.left })
         }),
         "hash": moved.content.as_ref().map(|it| [&it.before, &it.after]),
+    })
+}
+
+fn of_given_up(what: &Move) -> Value {
+    json!({
+        "program": format!("p{}", what.vcpu.0),
+        "from": what.from.0,
+        "to": what.to.0,
+        "ordered_ns": what.ordered.ticks(),
+        "done_ns": what.done.map(maracas_core::Instant::ticks),
+        "cost_ns": what.cost.ticks(),
     })
 }
 

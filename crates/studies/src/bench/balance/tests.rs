@@ -33,7 +33,7 @@ fn a_simulated_run_keeps_every_promise() {
     for late in [Duration::ZERO, US * 200] {
         let (script, story) = simulated("vlb", late);
         let round = Round::of(script, &story, None).unwrap();
-        assert!(round.exact && round.moved);
+        assert!(round.exact && round.moved && round.is_due && round.given_up.is_empty());
         let answer = round.moves.iter().find(|moved| moved.what.ordered >= round.reported).unwrap();
         let took = answer.what.done.unwrap() - round.reported;
         assert!(took < Duration::from_millis(1), "{took}");
@@ -62,7 +62,7 @@ fn a_simulated_run_keeps_every_promise() {
 fn where_nothing_moves_the_verdict_says_so() {
     let (script, story) = simulated("static", Duration::ZERO);
     let round = Round::of(script, &story, None).unwrap();
-    assert!(round.moves.is_empty() && !round.moved && round.exact);
+    assert!(round.moves.is_empty() && !round.moved && round.is_due && round.exact);
     assert_eq!((round.slack[1], round.late_elsewhere.len()), (round.slack[2], 0));
     let measured =
         Measured { host: String::new(), colors: true, notes: Vec::new(), rounds: vec![round] };
@@ -73,6 +73,30 @@ fn where_nothing_moves_the_verdict_says_so() {
         .map(|it| it.name)
         .collect();
     assert_eq!(broken, ["moves", "cost", "evened", "recolored", "content"]);
+}
+
+#[test]
+fn what_no_move_makes_more_even_is_not_asked_for() {
+    // Four of a tenth each, the first so many of them on core 0.
+    let could_even = |on_first: usize| {
+        let ms = Duration::from_millis;
+        let vcpus = (0..4).map(|number| Vcpu::new(number, ms(10), ms(100))).collect();
+        let mut story = Story::nothing(System::new(2, vcpus));
+        for number in 0..4 {
+            let core = CoreId(u16::from(number >= on_first));
+            story.lives.entry(VcpuId(number as u32)).or_default().foreground.push(Segment {
+                vcpu: VcpuId(number as u32),
+                core,
+                mode: Mode::Foreground,
+                from: at(0),
+                to: at(10),
+                usage: Usage { service: ms(10), ..Usage::default() },
+                end: End::LimitReached,
+            });
+        }
+        story.could_even(at(100), at(100))
+    };
+    assert_eq!([1, 2, 3, 4].map(could_even), [true, false, true, true]);
 }
 
 #[test]
