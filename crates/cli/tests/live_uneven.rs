@@ -32,10 +32,11 @@ const WORKERS: [Worker; 4] = [
     ("idling", "spin", 250, "1ms", None, 1.2),
 ];
 
-/// Steps of a kernel in a microsecond, as this host takes them while nothing else runs. Where a unit
-/// takes much longer than it was made for, too few of them fall into an interval of the policy for
-/// an estimate: with figures of a fast host units of `compute` took 8 ms on a slow one, of which a
-/// round of 30 ms on each class and 2 s between estimates do not hold the 32 that a sample needs.
+/// Steps of a kernel in a microsecond, as this host takes them while nothing else runs. Where a
+/// unit takes much longer than it was made for, too few of them fall into an interval of the
+/// policy for an estimate: with figures of a fast host units of `compute` took 8 ms on a slow one,
+/// of which a round of 30 ms on each class and 2 s between estimates do not hold the 32 that a
+/// sample needs.
 fn steps_per_us(stage: &Stage, kernel: &str) -> f64 {
     const STEPS: u64 = 9984;
     let (steps, length) = (STEPS.to_string(), "500ms");

@@ -4,7 +4,8 @@ use crate::Reads;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// `struct perf_event_attr` as far as it is used (`PERF_ATTR_SIZE_VER1`, include/uapi/linux/perf_event.h).
+/// `struct perf_event_attr` as far as it is used (`PERF_ATTR_SIZE_VER1` of
+/// include/uapi/linux/perf_event.h).
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -57,6 +58,6 @@ pub(crate) fn open(reads: &Reads, core: u32) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a new descriptor that nobody else has.
+    // SAFETY: a new descriptor, which nothing else holds.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }

@@ -6,8 +6,8 @@
 //! comes late leaves the law as it was.
 //!
 //! What is reported of a VCPU's service are differences of its meter in the kernel ([`Reported`]),
-//! so that their sum is what the meter read at the last end of a segment, or the limit there. So are
-//! its reads of memory, where the kernel counts them: the core's meter is the sum of what its
+//! so that their sum is what the meter read at the last end of a segment, or the limit there. Its
+//! reads of memory are too, where the kernel counts them: the core's meter is the sum of what its
 //! segments read, here as there.
 
 use crate::enact::dispatch::Dispatches;

@@ -8,6 +8,17 @@ use maracas_core::contract::{End, Observer, Segment};
 use maracas_core::{Arrival, CoreId, Duration, Event, Instant, Job, Plan, System, VcpuId};
 use std::collections::BTreeMap;
 
+/// How much was reported to the policy and decided.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) events: u64,
+    pub(super) decisions: u64,
+    /// Refusals.
+    pub(super) failed: u64,
+    /// Jobs that were released, and those that were completed.
+    pub(super) jobs: [u64; 2],
+}
+
 /// What was reported to the policy and what it decided.
 #[derive(Default)]
 pub(super) struct Told {
@@ -17,11 +28,7 @@ pub(super) struct Told {
     pub(super) service: BTreeMap<VcpuId, [u64; 2]>,
     /// Reads by core and of each VCPU.
     reads: (BTreeMap<CoreId, u64>, BTreeMap<VcpuId, u64>),
-    pub(super) events: u64,
-    pub(super) decisions: u64,
-    /// Refusals.
-    pub(super) failed: u64,
-    pub(super) jobs: [u64; 2],
+    pub(super) counts: Counts,
     /// Of all of it.
     pub(super) digest: u64,
     /// Up to when each VCPU's segment under way was reported, and since when it runs.
@@ -105,7 +112,7 @@ impl Told {
 
 impl Observer for Told {
     fn event(&mut self, at: Instant, event: &Event) {
-        self.events += 1;
+        self.counts.events += 1;
         self.mix(at.ticks());
         let mut event = event.clone();
         if let Event::Ran(segment) = &mut event {
@@ -113,13 +120,13 @@ impl Observer for Told {
             self.mix(segment.usage.service.ticks());
             *segment = self.ran(at, segment);
         }
-        self.failed += u64::from(matches!(event, Event::Failed { .. }));
-        self.jobs[0] += u64::from(matches!(event, Event::Released(_)));
-        self.jobs[1] += u64::from(matches!(event, Event::Completed(_)));
+        self.counts.failed += u64::from(matches!(event, Event::Failed { .. }));
+        self.counts.jobs[0] += u64::from(matches!(event, Event::Released(_)));
+        self.counts.jobs[1] += u64::from(matches!(event, Event::Completed(_)));
         self.since.push((at, event));
     }
     fn planned(&mut self, now: Instant, plan: &Plan) {
-        self.decisions += 1;
+        self.counts.decisions += 1;
         self.mix(now.ticks() ^ plan.dirty().iter().count() as u64);
         self.flush();
         self.auditor.iter_mut().for_each(|auditor| auditor.planned(now, plan));
@@ -168,7 +175,7 @@ pub(super) fn answered(decider: &mut Decider, world: &World) -> Result<(), Strin
         core.outbox().iter().filter(failed).count() as u64
     };
     let waits: u64 = decider.host.cores.iter_mut().map(waits).sum();
-    let (reported, refused) = (decider.host.told.failed + waits, world.refused);
+    let (reported, refused) = (decider.host.told.counts.failed + waits, world.refused);
     // A VCPU has several threads, of which the policy learns once.
     if refused > 0 && reported == 0 {
         return Err(format!("{refused} things were refused and none was reported"));
@@ -206,7 +213,7 @@ pub(super) fn conserved(told: &Told, world: &World) -> Result<(), String> {
         for (reported, had) in reported.iter().zip(meters) {
             // What is as good as spent counts as had.
             let is_lost = world.lost > 0 && reported < had;
-            if !(*had..=had + world.least).contains(reported) && !is_lost {
+            if !(*had..=had + world.faults.least).contains(reported) && !is_lost {
                 return Err(format!("{vcpu} had {had} ns, {reported} ns were reported"));
             }
         }
@@ -217,10 +224,10 @@ pub(super) fn conserved(told: &Told, world: &World) -> Result<(), String> {
 /// What the simulator would say of such a run, as far as its auditor asks.
 pub(super) fn outcome(told: &Told, world: &World) -> maracas_sim::Outcome {
     maracas_sim::Outcome {
-        released: told.jobs[0],
-        completed: told.jobs[1],
-        events: told.events,
-        decisions: told.decisions,
+        released: told.counts.jobs[0],
+        completed: told.counts.jobs[1],
+        events: told.counts.events,
+        decisions: told.counts.decisions,
         end: super::world::instant(world.now),
         idle: world.cpus.iter().map(|cpu| Duration::from_ticks(cpu.idle)).collect(),
         ..maracas_sim::Outcome::default()

@@ -255,9 +255,9 @@ impl Rig {
         auditor.map_or(Ok(()), |auditor| auditor.verdict(&outcome))?;
         Ok(KernelPlayed {
             digest: told.digest,
-            decisions: told.decisions,
-            events: told.events,
-            jobs: told.jobs[0],
+            decisions: told.counts.decisions,
+            events: told.counts.events,
+            jobs: told.counts.jobs[0],
             spendings: world.counted.spendings,
             is_broken,
             late: told.lateness.worst(instant(world.now)),

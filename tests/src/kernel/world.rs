@@ -87,7 +87,6 @@ pub(super) struct Learnt {
 /// The kernel.
 pub(super) struct World {
     twin: Twin,
-    pub(super) least: u64,
     pub(super) now: u64,
     pub(super) cpus: Vec<Cpu>,
     /// By VCPU and mode.
@@ -109,7 +108,7 @@ pub(super) struct World {
     /// Jobs that programs say are done.
     pub(super) done: Vec<(JobId, u64)>,
     pub(super) dice: Dice,
-    faults: KernelFaults,
+    pub(super) faults: KernelFaults,
     pub(super) mistake: Option<Mistake>,
     pub(super) counted: Counted,
 }
@@ -126,7 +125,6 @@ impl World {
         let cpu = Cpu { spent_at: u64::MAX, due: u64::MAX, known, ..Cpu::default() };
         Self {
             twin: Twin::start(program, cores, vcpus, faults.least),
-            least: faults.least,
             now: 0,
             cpus: vec![cpu; cores],
             meters: vec![[0; 2]; vcpus],
@@ -194,7 +192,7 @@ impl World {
     fn limit(&self, core: usize, vcpu: VcpuId, mode: Mode) -> u64 {
         let RunQueue { foreground, background, .. } = &self.cpus[core].run_queue;
         let counts = |grant: &Grant| {
-            grant.vcpu == vcpu && grant.from.ticks() <= self.now.saturating_add(self.least)
+            grant.vcpu == vcpu && grant.from.ticks() <= self.now.saturating_add(self.faults.least)
         };
         let is_granted = match mode {
             Mode::Foreground => foreground.iter().any(counts),
@@ -483,7 +481,7 @@ impl World {
         let ends = ends.map(|place| self.now.saturating_add(self.threads[*place].left));
         let wakes = self.threads.iter().map(|thread| thread.wakes_at);
         let spent = self.cpus.iter().flat_map(|cpu| [cpu.spent_at, cpu.due]);
-        let spent = spent.map(|at| at.saturating_sub(self.least));
+        let spent = spent.map(|at| at.saturating_sub(self.faults.least));
         let reads = [self.counted.next_change()];
         ends.chain(wakes).chain(spent).chain(reads).min().unwrap_or(u64::MAX)
     }
