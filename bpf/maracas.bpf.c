@@ -489,7 +489,6 @@ __s32 init(__u64 *ctx)
 		core->law.id = i;
 		core->law.least = LEAST;
 		core->law.now = law_idle();
-		core->memory.told = LAW_NEVER;
 		core->ends = LAW_NEVER;
 		core->due = LAW_NEVER;
 		law_clear_slots(&core->slots);

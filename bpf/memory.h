@@ -18,7 +18,10 @@
 struct law_memory {
 	/* Reads by what it holds that are not charged yet: all that an overflow changes. */
 	__u64 pending;
-	/* The allowance of which it was told that it is spent; LAW_NEVER = it is not. */
+	/*
+	 * The allowance of which it was told that it is spent; LAW_NEVER = it is not. At first 0, as
+	 * nothing is told of the run queue of a core to which none was sent.
+	 */
 	__u64 told;
 };
 

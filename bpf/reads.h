@@ -50,7 +50,7 @@ static void charge_reads(struct core *core)
 		law_charge_reads(&core->law, &core->memory, vcpus);
 }
 
-/* Says that the core's allowance is spent, where it is and nobody was told. */
+/* Says that the core's allowance is spent, where it is and that was not told. */
 static void tell_spent(struct core *core, __u32 cpu, __u64 now)
 {
 	struct event event = { .kind = EVENT_SPENT, .core = cpu, .vcpu = LAW_NONE, .at = now };

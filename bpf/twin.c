@@ -247,7 +247,6 @@ int main(int argc, char **argv)
 		return 3;
 	for (__u32 i = 0; i < n_cores; i++) {
 		cores[i] = (struct law_core){ .id = i, .least = least, .now = law_idle() };
-		memories[i].told = LAW_NEVER;
 		law_clear_slots(&slots[i]);
 		queues[i][slots[i].read].allowance = LAW_NEVER;
 		queues[i][slots[i].read].background_allowed = 1;

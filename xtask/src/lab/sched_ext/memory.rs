@@ -9,7 +9,7 @@ pub(super) const WELL: &str = "\
 verified overflow 90
 periods 300 closed 300 beyond_max 8 chunk 8
 closed_after_us 900.0 ran_closed 0
-core 60000 vcpu 60000 allowed 60000
+core 30000 vcpu 30000 allowed 30000
 neighbour share 0.930 read 20000 closed 0
 own_limit ends 1 beyond 0
 ";
@@ -74,7 +74,7 @@ mod tests {
             ("closed 300", "closed 290"),
             ("beyond_max 8", "beyond_max 16"),
             ("ran_closed 0", "ran_closed 1"),
-            ("vcpu 60000", "vcpu 59992"),
+            ("vcpu 30000", "vcpu 29992"),
             ("share 0.930", "share 0.500"),
             ("read 20000 closed 0", "read 20000 closed 1"),
             ("ends 1", "ends 0"),
