@@ -215,6 +215,12 @@ impl<K: Kernel> KernelCore<K> {
             KernelEvent::Woke(vcpu, at) => {
                 self.of(vcpu, VcpuHandle::suppose_runnable);
                 self.dispatches.woke(vcpu, at);
+                // What lapses by a wake says which one the sender knew of; so it is sent again even
+                // where the policy decides the same.
+                let lapses = |grant: &Grant| grant.vcpu == vcpu && grant.lapses;
+                if self.run_queue.foreground.iter().any(lapses) {
+                    (self.is_unsent, self.stirred) = (true, true);
+                }
                 self.outbox.push((at, Event::Woke { vcpu, on_behalf: None, exact: true }));
             }
             KernelEvent::Ran(ran) => self.take_segment(ran),

@@ -148,6 +148,12 @@ pub(super) fn enacted(decider: &mut Decider, world: &World) -> Result<(), String
                 world.now
             ));
         }
+        if let Some(vcpu) = world.has_lapsed(usize::from(core.0)) {
+            return Err(format!(
+                "at {}: what {core} has of {vcpu} lapsed by a wake that the decider knows of",
+                world.now
+            ));
+        }
     }
     if world.refused > 0 {
         return Ok(());

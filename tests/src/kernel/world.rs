@@ -359,6 +359,17 @@ impl World {
         sent.unwrap_or(&self.cpus[core].run_queue)
     }
 
+    /// A VCPU with a grant of which the sender knew fewer wakes than it has learnt of since.
+    pub(super) fn has_lapsed(&self, core: usize) -> Option<VcpuId> {
+        let cpu = &self.cpus[core];
+        let (run_queue, known) = match &cpu.sent {
+            Some((run_queue, known)) => (run_queue, known),
+            None => (&cpu.run_queue, &cpu.known),
+        };
+        let mut vcpus = run_queue.foreground.iter().filter(|it| it.lapses).map(|it| it.vcpu);
+        vcpus.find(|vcpu| known[vcpu.0 as usize] != self.learnt.wakes[vcpu.0 as usize])
+    }
+
     pub(super) fn settle(&mut self, vcpu: VcpuId, core: CoreId) {
         if self.mistake != Some(Mistake::NotSettled) || !self.dice.one_in(4) {
             self.homes.insert(vcpu, core);
