@@ -141,14 +141,22 @@ impl Hierarchy {
     pub(super) fn task(&self, slot: u32) -> Option<&Task> {
         self.tasks.get(slot as usize)?.as_ref()
     }
-    /// Does something to a task, and notes the task where that says that it changed.
+    /// Does something to a task, and notes the task where that says that it changed; whether it did
+    /// for the first time since the last decision.
     #[inline]
-    pub(super) fn change(&mut self, vcpu: VcpuId, slot: u32, act: impl FnOnce(&mut Task) -> bool) {
-        let Some(Some(task)) = self.tasks.get_mut(slot as usize) else { return };
-        if act(task) && !task.changed {
+    pub(super) fn change(
+        &mut self,
+        vcpu: VcpuId,
+        slot: u32,
+        act: impl FnOnce(&mut Task) -> bool,
+    ) -> bool {
+        let Some(Some(task)) = self.tasks.get_mut(slot as usize) else { return false };
+        let is_news = act(task) && !task.changed;
+        if is_news {
             task.changed = true;
             self.changed.push((vcpu, slot));
         }
+        is_news
     }
 
     /// Decides for its cores; when it is due next.
@@ -213,6 +221,8 @@ pub(super) struct Hierarchies {
     pub(super) homes: Arc<ByVcpu<Home>>,
     /// The number of the first one here.
     pub(super) first: usize,
+    /// Of the manner of all: whether jobs are cut.
+    pub(super) precise: bool,
     pub(super) list: Vec<Hierarchy>,
 }
 
@@ -242,7 +252,7 @@ impl Hierarchies {
             built[seat.hierarchy].push(Set::new(blueprint, &seats, &homes));
         }
         let list = list.into_iter().zip(built).map(|(empty, sets)| empty.with_sets(sets)).collect();
-        (seats, Self { homes: Arc::new(homes), first: 0, list })
+        (seats, Self { homes: Arc::new(homes), first: 0, precise: manner.precise, list })
     }
 
     #[inline]
@@ -250,7 +260,7 @@ impl Hierarchies {
         &mut self.list[hierarchy - self.first]
     }
 
-    /// What happens to a task is told to its hierarchy; which that is.
+    /// What happens to a task is told to its hierarchy; which that is, where that is to decide by it.
     #[inline]
     pub(super) fn learn(&mut self, event: &Event) -> Option<usize> {
         match event {
@@ -263,9 +273,9 @@ impl Hierarchies {
                 true
             }),
             // Only enforcement looks at what was consumed.
-            Event::Ran(segment) if segment.mode == Mode::Foreground => {
+            Event::Ran(segment) if self.precise && segment.mode == Mode::Foreground => {
                 let (to, service) = (segment.to, segment.usage.service);
-                self.change(segment.vcpu, |task, precise| precise && task.charge(to, service))
+                self.change(segment.vcpu, |task, _| task.charge(to, service))
             }
             Event::Ran(_)
             | Event::Woke { .. }
@@ -282,10 +292,8 @@ impl Hierarchies {
     #[inline]
     fn change(&mut self, vcpu: VcpuId, act: impl FnOnce(&mut Task, bool) -> bool) -> Option<usize> {
         let Home { hierarchy, slot } = *self.homes.get(vcpu)?;
-        let own = self.at(hierarchy);
-        let precise = own.manner.precise;
-        own.change(vcpu, slot, |task| act(task, precise));
-        Some(hierarchy)
+        let precise = self.precise;
+        self.at(hierarchy).change(vcpu, slot, |task| act(task, precise)).then_some(hierarchy)
     }
 }
 

@@ -449,12 +449,14 @@ impl Policy for Qps {
         while let Some(hierarchy) = self.noted.pop() {
             self.decide(hierarchy, now, plan);
         }
-        let mut from = 0;
-        while let Some(hierarchy) = self.due.due(from, now) {
+        let (mut from, mut next) = (0, self.due.first());
+        while next <= now
+            && let Some(hierarchy) = self.due.due(from, now)
+        {
             self.decide(hierarchy, now, plan);
-            from = hierarchy + 1;
+            (from, next) = (hierarchy + 1, self.due.first());
         }
-        plan.wake = self.due.first();
+        plan.wake = next;
     }
 
     fn statistics(&self) -> Vec<Statistic> {

@@ -46,7 +46,8 @@ impl Apart for Qps {
         let first = self.seats[usize::from(core.0)].hierarchy;
         let Hierarchy { grid, manner, .. } = self.hierarchies.list[first];
         let list = alloc::vec![Hierarchy::new(grid, manner)];
-        Box::new(Own { hierarchies: Hierarchies { homes: Arc::default(), first, list } })
+        let (homes, precise) = (Arc::default(), manner.precise);
+        Box::new(Own { hierarchies: Hierarchies { homes, first, precise, list } })
     }
     fn begins_on(&self, vcpu: VcpuId) -> Option<CoreId> {
         let home = self.hierarchies.homes.get(vcpu)?;
