@@ -260,7 +260,8 @@ impl Hierarchies {
         &mut self.list[hierarchy - self.first]
     }
 
-    /// What happens to a task is told to its hierarchy; which that is, where that is to decide by it.
+    /// What happens to a task is told to its hierarchy; which that is, where that is to decide by
+    /// it.
     #[inline]
     pub(super) fn learn(&mut self, event: &Event) -> Option<usize> {
         match event {
