@@ -80,7 +80,7 @@ fn lines_of_depth_one_give_the_same_schedule_with_memory() {
                 case.params.set(name, Value::Text(word.into()));
             }
         }
-        // Who has surplus time far ahead is said at some ends; by one entry at a time all are asked.
+        // Far ahead, the policy is not asked at each end; by one entry at a time it is.
         if case.entry.params.iter().any(|spec| spec.name == "ahead") {
             case.params.set("ahead", Value::Flag(false));
         }

@@ -150,8 +150,12 @@ impl Observer for Around {
         self.replay.0.on_event(at, event);
         self.told.event(at, event);
         if let Event::AllowanceSpent { core } = event {
-            let spent = self.world.borrow_mut().counted.spent[usize::from(core.0)].pop_front();
-            self.told.spent(*core, spent);
+            let mut world = self.world.borrow_mut();
+            let spent = world.counted.spent[usize::from(core.0)].pop_front();
+            // What was lost is not told, and the run is to end.
+            if world.lost == 0 {
+                self.told.spent(*core, spent);
+            }
         }
     }
     fn planned(&mut self, now: Instant, plan: &Plan) {

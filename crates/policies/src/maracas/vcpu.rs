@@ -456,8 +456,10 @@ impl Local {
         granted.extend(coming.map(|(at, amount)| until(amount).ahead(at)));
         if let Ahead::Silent { depth, chunk_min } = ahead
             && state.runnable()
+            && state.activity.is_done()
             && settles == Instant::NEVER
         {
+            // Not with a job to do: it ends, and what it used comes back by when that was.
             // What comes after a use that is to come comes later where the VCPU blocks before.
             for (at, until) in state.server.foreseen(state.foreground, now, chunk_min).take(depth) {
                 if granted.last().is_some_and(|last| last.until < Limit(until)) {
