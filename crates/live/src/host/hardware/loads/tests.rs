@@ -77,8 +77,9 @@ fn a_core_that_another_keeps_is_given_up() {
             keeps.store(true, Ordering::Relaxed);
             set?;
             let begun = Instant::now();
-            // Not for good, whatever becomes of the test.
-            while !done.load(Ordering::Relaxed) && begun.elapsed() < Duration::from_secs(1) {
+            // Not for good, whatever becomes of the test; but longer than the other may be late by
+            // itself, on a host where another test of real-time priority has the rest of the cores.
+            while !done.load(Ordering::Relaxed) && begun.elapsed() < Duration::from_secs(30) {
                 std::hint::spin_loop();
             }
             io::Result::Ok(())
