@@ -16,6 +16,9 @@ pub struct List<T> {
     /// None of them is empty, but for a single one.
     parts: Vec<Vec<T>>,
     length: usize,
+    /// Whether all parts but the last have [`PART`] entries: then the part of a place is known
+    /// without looking at those before it.
+    is_even: bool,
 }
 
 /// The entries of a [`List`], in order.
@@ -24,7 +27,7 @@ pub type Entries<'a, T> = Flatten<slice::Iter<'a, Vec<T>>>;
 impl<T> List<T> {
     /// No entries.
     pub const fn new() -> Self {
-        Self { parts: Vec::new(), length: 0 }
+        Self { parts: Vec::new(), length: 0, is_even: true }
     }
     /// How many entries there are.
     pub const fn len(&self) -> usize {
@@ -57,11 +60,43 @@ impl<T> List<T> {
         let before: usize = self.parts[..part].iter().map(Vec::len).sum();
         before + self.parts[part].partition_point(is_before)
     }
+    /// The same among the first `count` entries.
+    ///
+    /// # Panics
+    /// Where there are fewer than `count`.
+    pub fn partition_point_of(&self, count: usize, mut is_before: impl FnMut(&T) -> bool) -> usize {
+        match self.parts.first() {
+            Some(entries) if count <= entries.len() => entries[..count].partition_point(is_before),
+            _ => {
+                let mut between = (0, count);
+                while between.0 < between.1 {
+                    let middle = usize::midpoint(between.0, between.1);
+                    if is_before(&self[middle]) {
+                        between.0 = middle + 1;
+                    } else {
+                        between.1 = middle;
+                    }
+                }
+                between.0
+            }
+        }
+    }
+    /// Exchanges two entries.
+    ///
+    /// # Panics
+    /// Where there are no such places.
+    pub fn swap(&mut self, one: usize, other: usize) {
+        let ((part, place), (another, there)) = (self.find(one), self.find(other));
+        match self.parts.get_disjoint_mut([part, another]) {
+            Ok([one, other]) => core::mem::swap(&mut one[place], &mut other[there]),
+            Err(_) => self.parts[part].swap(place, there),
+        }
+    }
     /// Takes all entries out.
     pub fn clear(&mut self) {
         self.parts.truncate(1);
         self.parts.iter_mut().for_each(Vec::clear);
-        self.length = 0;
+        (self.length, self.is_even) = (0, true);
     }
     /// Puts an entry behind all others.
     pub fn push(&mut self, entry: T) {
@@ -86,9 +121,11 @@ impl<T> List<T> {
         }
         let (part, place) = self.find(place);
         self.length += 1;
+        self.is_even &= part + 1 == self.parts.len();
         let entries = &mut self.parts[part];
         entries.insert(place, entry);
         if entries.len() > PART {
+            self.is_even = false;
             let rest = entries.split_off(PART / 2);
             self.parts.insert(part + 1, rest);
         }
@@ -100,6 +137,21 @@ impl<T> List<T> {
     pub fn remove(&mut self, place: usize) -> T {
         let (part, place) = self.find(place);
         self.remove_from(part, place)
+    }
+    /// Moves the entry at `from`, so that it stands at `to`.
+    ///
+    /// # Panics
+    /// Where there are no such places.
+    pub fn shift(&mut self, from: usize, to: usize) {
+        let ((part, first), (other, last)) = (self.find(from), self.find(to));
+        if part != other {
+            let entry = self.remove_from(part, first);
+            self.insert(to, entry);
+        } else if from < to {
+            self.parts[part][first..=last].rotate_left(1);
+        } else {
+            self.parts[part][last..=first].rotate_right(1);
+        }
     }
     /// Takes out the entry of which `is_it` is true, if it is there: `is_behind` says of which
     /// entries it is true or which are behind that one. Like [`List::partition_point`] it searches
@@ -116,6 +168,7 @@ impl<T> List<T> {
     }
     fn remove_from(&mut self, part: usize, place: usize) -> T {
         self.length -= 1;
+        self.is_even &= part + 1 == self.parts.len();
         let entry = self.parts[part].remove(place);
         let left = self.parts[part].len();
         if left == 0 && self.length > 0 {
@@ -131,11 +184,15 @@ impl<T> List<T> {
     pub fn retain(&mut self, mut is_kept: impl FnMut(&T) -> bool) {
         self.parts.iter_mut().for_each(|part| part.retain(&mut is_kept));
         self.parts.retain(|part| !part.is_empty());
+        self.is_even = self.parts.len() < 2;
         self.length = self.parts.iter().map(Vec::len).sum();
     }
 
     /// The part in which `place` is, and the place within.
     fn find(&self, place: usize) -> (usize, usize) {
+        if self.is_even && place < self.length {
+            return (place / PART, place % PART);
+        }
         let mut rest = place;
         for (part, entries) in self.parts.iter().enumerate() {
             match rest.checked_sub(entries.len()) {
@@ -149,12 +206,12 @@ impl<T> List<T> {
 
 impl<T: Clone> Clone for List<T> {
     fn clone(&self) -> Self {
-        Self { parts: self.parts.clone(), length: self.length }
+        Self { parts: self.parts.clone(), ..*self }
     }
     /// In the memory that is there.
     fn clone_from(&mut self, other: &Self) {
         self.parts.clone_from(&other.parts);
-        self.length = other.length;
+        (self.length, self.is_even) = (other.length, other.is_even);
     }
 }
 
@@ -249,6 +306,15 @@ mod tests {
                 assert_eq!(list.remove(place), plain.remove(place));
             }
             assert_eq!(list.len(), plain.len());
+            if turn % 3 == 0 && !plain.is_empty() {
+                let (from, to) = (place % plain.len(), (number >> 4) as usize % plain.len());
+                list.shift(from, to);
+                let entry = plain.remove(from);
+                plain.insert(to, entry);
+                assert_eq!(list[to], entry);
+                list.swap(from, to);
+                plain.swap(from, to);
+            }
             assert!(list.parts.iter().all(|part| part.len() <= PART));
             assert!(list.is_empty() || list.parts.iter().all(|part| !part.is_empty()));
             if turn % 100 == 0 {
@@ -262,6 +328,10 @@ mod tests {
         for bound in [0, 1, 500, 3_000, 11_999, 12_000] {
             let place = plain.partition_point(|entry| *entry < bound);
             assert_eq!(sorted.partition_point(|entry| *entry < bound), place);
+            for count in [0, 1, 64, 65, plain.len()].map(|count| count.min(plain.len())) {
+                let among = sorted.partition_point_of(count, |entry| *entry < bound);
+                assert_eq!(among, place.min(count));
+            }
         }
         let mut sorted: List<u32> = sorted.into_iter().copied().collect();
         for number in (0..12_001).map(|turn| turn * 7 % 12_001) {

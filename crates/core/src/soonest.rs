@@ -93,7 +93,30 @@ impl Soonest {
             let used = &self.nodes[0].0[..self.few];
             return (from..used.len()).find(|place| used[*place] <= now);
         }
+        if self.first() > now {
+            return None;
+        }
         self.due_below(from, now)
+    }
+    /// Calls `act` with each place whose instant is not after `now`, in order. Looks at no node in
+    /// which there is none.
+    #[inline]
+    pub fn each_due(&self, now: Instant, mut act: impl FnMut(usize)) {
+        if self.first() <= now {
+            self.each_due_below(0, now, &mut act);
+        }
+    }
+    fn each_due_below(&self, node: usize, now: Instant, act: &mut impl FnMut(usize)) {
+        let used = if node == 0 { self.few } else { WIDTH };
+        for place in 0..used {
+            if self.nodes[node].0[place] > now {
+                continue;
+            }
+            match node.checked_sub(self.leaves) {
+                None => self.each_due_below(WIDTH * node + 1 + place, now, act),
+                Some(leaf) => act(WIDTH * leaf + place),
+            }
+        }
     }
     fn due_below(&self, from: usize, now: Instant) -> Option<usize> {
         let (mut node, mut place) = (self.leaves + from / WIDTH, from % WIDTH);
@@ -141,6 +164,10 @@ mod tests {
                 let now = Instant::from_ticks(u64::from(number >> 20 & 0xff));
                 let due = (from..places).find(|place| plain[*place] <= now);
                 assert_eq!(soonest.due(from, now), due, "{places} from {from} by {now}");
+                let mut all = Vec::new();
+                soonest.each_due(now, |place| all.push(place));
+                let due = (0..places).filter(|place| plain[*place] <= now);
+                assert_eq!(all, due.collect::<Vec<_>>(), "{places} by {now}");
             }
         }
     }

@@ -7,8 +7,9 @@
 use super::vcpu::State;
 use crate::parts::ahead;
 use crate::parts::jobs::ByVcpu;
+use crate::parts::priority;
 use alloc::vec::Vec;
-use core::cmp::{Ordering, Reverse};
+use core::cmp::Ordering;
 use maracas_core::contract::{Grant, Limit};
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{Duration, Instant, List, VcpuId};
@@ -87,23 +88,143 @@ impl Ratio {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Offer {
     pub(super) vcpu: VcpuId,
-    /// The chosen one is before the runnable, and these before those that sleep; among each of
-    /// them the one with a claim to stay is first.
+    /// Its place on the foreground list, which decides where the rule has no opinion.
+    place: u32,
+    /// The chosen one is before the others that are runnable, and among these the one with a claim
+    /// to stay is first. Of those that sleep none is before another.
     rank: u8,
     measure: Ratio,
-    /// Decides, with the id, where the rule has no opinion.
-    span: Duration,
 }
+
+/// The rank of what sleeps.
+const ASLEEP: u8 = 4;
 
 impl Offer {
     /// Of a VCPU of which nothing is known yet.
     pub(super) const fn new(vcpu: VcpuId) -> Self {
-        Self { vcpu, rank: 0, measure: Ratio::whole(0), span: Duration::ZERO }
+        Self { vcpu, place: 0, rank: ASLEEP, measure: Ratio::whole(0) }
+    }
+    const fn is_asleep(&self) -> bool {
+        self.rank == ASLEEP
     }
     fn compare(&self, other: &Self) -> Ordering {
         let rank = self.rank.cmp(&other.rank);
         rank.then_with(|| self.measure.compare(other.measure))
-            .then_with(|| (self.span, self.vcpu).cmp(&(other.span, other.vcpu)))
+            .then_with(|| self.place.cmp(&other.place))
+    }
+}
+
+/// A core's VCPUs as surplus time is offered to them: those that are runnable in order, then those
+/// that sleep in none. So a wake or a block moves nothing among those that sleep, however many
+/// there are: what wakes changes places with the first of them.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Order {
+    offers: List<Offer>,
+    /// How many of them are runnable.
+    runnable: usize,
+    /// By place on the foreground list, where in `offers` what sleeps stands.
+    sleepers: Vec<u32>,
+}
+
+impl Order {
+    pub(super) const fn len(&self) -> usize {
+        self.offers.len()
+    }
+    pub(super) fn vcpus(&self) -> impl Iterator<Item = VcpuId> + Clone {
+        self.offers.iter().map(|offer| offer.vcpu)
+    }
+    fn runnable(&self) -> impl Iterator<Item = VcpuId> {
+        self.vcpus().take(self.runnable)
+    }
+    pub(super) fn add(&mut self, vcpu: VcpuId) {
+        self.offers.push(Offer::new(vcpu));
+    }
+    pub(super) fn remove(&mut self, vcpu: VcpuId) {
+        self.offers.retain(|offer| offer.vcpu != vcpu);
+    }
+
+    /// Puts all in order, each by the offer that `offer` makes.
+    fn sort(&mut self, offer: impl FnMut(VcpuId) -> Offer) {
+        let mut sorted: Vec<Offer> = self.vcpus().map(offer).collect();
+        sorted.sort_unstable_by(Offer::compare);
+        self.runnable = sorted.partition_point(|offer| !offer.is_asleep());
+        self.sleepers.clear();
+        for (at, offer) in sorted.iter().enumerate().skip(self.runnable) {
+            note(&mut self.sleepers, offer, at);
+        }
+        self.offers.clear();
+        self.offers.extend(sorted);
+    }
+
+    /// Puts the VCPU that stands by the offer `before` where it stands by `now`; what that changes
+    /// is pushed to `edits`.
+    fn put(&mut self, before: &Offer, now: Offer, edits: &mut Vec<Edit>) {
+        let place = |order: &Self, count: usize, offer: &Offer| {
+            order.offers.partition_point_of(count, |other| other.compare(offer).is_lt())
+        };
+        let awake = self.runnable;
+        let (from, to) = match (before.is_asleep(), now.is_asleep()) {
+            (true, true) => return,
+            (true, false) => {
+                self.runnable += 1;
+                let at = self.sleepers[before.place as usize] as usize;
+                self.edit(Edit::Swap(awake, at), edits);
+                if at != awake {
+                    note(&mut self.sleepers, &self.offers[at], at);
+                }
+                (awake, place(self, awake, &now))
+            }
+            (false, true) => {
+                self.runnable -= 1;
+                note(&mut self.sleepers, &now, awake - 1);
+                (place(self, awake, before), awake - 1)
+            }
+            (false, false) => {
+                let (from, to) = (place(self, awake, before), place(self, awake, &now));
+                // It is before itself if it goes back.
+                (from, to - usize::from(to > from))
+            }
+        };
+        self.edit(Edit::Shift(from, to), edits);
+        self.offers[to] = now;
+    }
+
+    fn edit(&mut self, edit: Edit, edits: &mut Vec<Edit>) {
+        if edit.changes() {
+            edit.apply(&mut self.offers);
+            edits.push(edit);
+        }
+    }
+}
+
+/// Notes that what sleeps by `offer` stands at `at`.
+fn note(sleepers: &mut Vec<u32>, offer: &Offer, at: usize) {
+    let place = offer.place as usize;
+    if sleepers.len() <= place {
+        sleepers.resize(place + 1, 0);
+    }
+    sleepers[place] = at as u32;
+}
+
+/// A change of the order of a list.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Edit {
+    /// Two entries change places.
+    Swap(usize, usize),
+    /// The entry at the first place goes to the second.
+    Shift(usize, usize),
+}
+
+impl Edit {
+    const fn changes(self) -> bool {
+        let (Self::Swap(one, other) | Self::Shift(one, other)) = self;
+        one != other
+    }
+    pub(super) fn apply<T>(self, list: &mut List<T>) {
+        match self {
+            Self::Swap(one, other) => list.swap(one, other),
+            Self::Shift(from, to) => list.shift(from, to),
+        }
     }
 }
 
@@ -112,16 +233,8 @@ impl Offer {
 pub(super) struct Moved {
     pub(super) all: bool,
     some: Vec<VcpuId>,
-    /// Those of them whose place was looked up, unless all are.
-    pub(super) moves: Vec<Move>,
-}
-
-/// A VCPU that stood at `from` in the order and stands at `to` now.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Move {
-    pub(super) vcpu: VcpuId,
-    pub(super) from: usize,
-    pub(super) to: usize,
+    /// How the order changed, unless all were put in order anew.
+    pub(super) edits: Vec<Edit>,
 }
 
 impl Moved {
@@ -129,7 +242,7 @@ impl Moved {
     pub(super) fn begin(&mut self, all: bool) {
         self.all = all;
         self.some.clear();
-        self.moves.clear();
+        self.edits.clear();
     }
     pub(super) fn push(&mut self, vcpu: VcpuId) {
         self.some.push(vcpu);
@@ -173,7 +286,7 @@ impl Interval {
     pub(super) fn arrange(
         &mut self,
         rule: Rule,
-        order: &mut List<Offer>,
+        order: &mut Order,
         moved: &mut Moved,
         states: &mut ByVcpu<State>,
         now: Instant,
@@ -190,27 +303,30 @@ impl Interval {
             }
         }
         if moved.all {
-            for offer in order.iter_mut() {
-                let Some(state) = states.get_mut(offer.vcpu) else { continue };
+            order.sort(|vcpu| {
+                let Some(state) = states.get_mut(vcpu) else { return Offer::new(vcpu) };
                 state.offer = self.offer(rule, state, stay, now);
-                *offer = state.offer;
-            }
-            let mut sorted: Vec<Offer> = order.iter().copied().collect();
-            sorted.sort_unstable_by(Offer::compare);
-            order.clear();
-            order.extend(sorted);
+                state.offer
+            });
         } else {
-            self.move_some(rule, order, moved, states, now);
+            for vcpu in moved.some.drain(..) {
+                let Some(state) = states.get_mut(vcpu) else { continue };
+                let offer = self.offer(rule, state, stay, now);
+                if !priority::serves_requests(state.role) && !offer.compare(&state.offer).is_eq() {
+                    order.put(&state.offer, offer, &mut moved.edits);
+                    state.offer = offer;
+                }
+            }
         }
         if self.chosen.is_some() {
             return false;
         }
-        let first = order.first().and_then(|offer| states.get_mut(offer.vcpu));
-        if let Some(state) = first.filter(|state| state.runnable()) {
+        let first = order.runnable().next();
+        if let Some(state) = first.and_then(|vcpu| states.get_mut(vcpu)) {
             self.chosen = Some(state.id);
             self.arranged[0] = self.chosen;
             state.offer = self.offer(rule, state, stay, now);
-            order[0] = state.offer;
+            order.offers[0] = state.offer;
         }
         self.chosen.is_some()
     }
@@ -218,63 +334,12 @@ impl Interval {
     /// Where `state` stands by what is known of it.
     fn offer(&self, rule: Rule, state: &State, stay: Option<VcpuId>, now: Instant) -> Offer {
         let is = |vcpu: Option<VcpuId>| vcpu == Some(state.id);
-        let ranks = [!is(self.chosen), !state.runnable(), !is(stay)];
-        let rank = ranks.into_iter().fold(0, |rank, later| 2 * rank + u8::from(later));
-        let (measure, (span, vcpu)) = (rule.measure(state, now), state.urgency());
-        Offer { vcpu, rank, measure, span }
-    }
-
-    /// Takes those in `moved` that have another place out of `order` and puts them there. What is
-    /// not in `order` is left away.
-    fn move_some(
-        &self,
-        rule: Rule,
-        order: &mut List<Offer>,
-        moved: &mut Moved,
-        states: &mut ByVcpu<State>,
-        now: Instant,
-    ) {
-        let [_, stay] = self.arranged;
-        let place = |order: &List<Offer>, offer: &Offer| {
-            order.partition_point(|other| other.compare(offer).is_lt())
-        };
-        for vcpu in moved.some.drain(..) {
-            let Some(state) = states.get_mut(vcpu) else { continue };
-            let offer = self.offer(rule, state, stay, now);
-            if offer.compare(&state.offer).is_eq() {
-                continue;
-            }
-            let from = place(order, &state.offer);
-            if from < order.len() && order[from].vcpu == vcpu {
-                state.offer = offer;
-                moved.moves.push(Move { vcpu, from, to: from });
-            }
+        let is_chosen = is(self.chosen);
+        if !state.runnable() && !is_chosen {
+            return Offer { place: state.place, ..Offer::new(state.id) };
         }
-        let offer = |it: &Move| states.get(it.vcpu).map(|state| state.offer);
-        if let [it] = &mut moved.moves[..]
-            && let Some(offer) = offer(it)
-        {
-            // The usual case; it may well stay where it is. It is before itself if it went back.
-            let place = place(order, &offer);
-            it.to = place - usize::from(place > it.from);
-            if it.to == it.from {
-                order[it.to] = offer;
-            } else {
-                order.remove(it.from);
-                order.insert(it.to, offer);
-            }
-            return;
-        }
-        moved.moves.sort_unstable_by_key(|it| Reverse(it.from));
-        moved.moves.iter().for_each(|it| _ = order.remove(it.from));
-        for it in &moved.moves {
-            if let Some(offer) = offer(it) {
-                order.insert(place(order, &offer), offer);
-            }
-        }
-        for it in &mut moved.moves {
-            it.to = offer(it).map_or(it.to, |offer| place(order, &offer));
-        }
+        let rank = 2 * u8::from(!is_chosen) + u8::from(!is(stay));
+        Offer { vcpu: state.id, place: state.place, rank, measure: rule.measure(state, now) }
     }
 }
 
@@ -283,13 +348,12 @@ impl Interval {
 ///
 /// A turn that a budget interrupts goes on after it, until the next decision.
 pub(super) fn turns(
-    order: &List<Offer>,
+    order: &Order,
     chosen: VcpuId,
     slice: Duration,
     states: &ByVcpu<State>,
 ) -> Vec<Grant> {
-    let runnable = order.iter().filter_map(|offer| states.get(offer.vcpu));
-    let runnable = runnable.filter(|state| state.runnable());
+    let runnable = order.runnable().filter_map(|vcpu| states.get(vcpu));
     // What each has had after the turns so far, by the rule and by its meter.
     let mut waiting: Vec<_> = runnable.map(|it| (it.bgt, it.urgency(), it.background)).collect();
     let count = ahead::TURNS.min(ahead::BACKGROUND.saturating_sub(order.len()));

@@ -454,8 +454,8 @@ impl Maracas {
     fn settle(&mut self, vcpu: Vcpu, from: CoreId, to: CoreId, at: Instant) {
         let id = vcpu.id;
         let least = |core: CoreId| {
-            let here = self.locals[core.0 as usize].background.iter();
-            let states = here.filter_map(|offer| self.states.get(offer.vcpu));
+            let here = self.locals[core.0 as usize].background.vcpus();
+            let states = here.filter_map(|vcpu| self.states.get(vcpu));
             states.filter(|state| !state.newcomer).map(|state| state.bgt).min()
         };
         let (left_behind, met) = (least(from), least(to));

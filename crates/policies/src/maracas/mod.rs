@@ -11,8 +11,8 @@
 //! # How it works
 //! Each VCPU is a sporadic server. A core's foreground list holds all its VCPUs in RM order, each
 //! with the limit `foreground meter + budget usable now`; a spent VCPU is thus skipped until its
-//! next chunk raises the limit. The background list holds all of them again, in the order of the
-//! rule (`background.rs`). With `ahead` the next chunk stands there too, behind the VCPU's entry,
+//! next chunk raises the limit. The background list holds all of them again: the runnable in the
+//! order of the rule, then those that sleep (`background.rs`). With `ahead` the next chunk stands there too, behind the VCPU's entry,
 //! as a grant ahead of its instant: as limits only rise from chunk to chunk, what is used
 //! meanwhile does not matter. New VCPUs go to the core that FIND_HOST_CPU names (`place.rs`).
 //! While the memory bus is contended, some cores lose their background (`throttle.rs`). VCPUs
@@ -450,11 +450,7 @@ impl Maracas {
     /// Brings the run queues of those cores in step of which something was learnt or is due; when
     /// to look again.
     fn refresh_cores(&mut self, now: Instant, plan: &mut Plan) -> Instant {
-        let mut from = 0;
-        while let Some(core) = self.nexts.due(from, now) {
-            self.stale.insert(CoreId(core as u16));
-            from = core + 1;
-        }
+        self.nexts.each_due(now, |core| self.stale.insert(CoreId(core as u16)));
         while let Some(core) = self.stale.pop_first() {
             let next = self.refresh(core, now, plan);
             self.nexts.set(core.0 as usize, next);

@@ -8,7 +8,6 @@ use super::background::{self, Moved, Rule};
 use super::{Ahead, Maracas};
 use crate::parts::ahead;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 use maracas_core::contract::{Grant, Limit, Plan};
 use maracas_core::{CoreId, Instant};
 
@@ -140,10 +139,10 @@ impl Maracas {
         }
         local.newcomers = false;
         self.room.moved.begin(true);
-        let states = local.background.iter().filter_map(|offer| self.states.get(offer.vcpu));
+        let states = local.background.vcpus().filter_map(|vcpu| self.states.get(vcpu));
         let least = states.filter(|state| !state.newcomer).map(|state| state.bgt).min();
-        for offer in &local.background {
-            if let Some(state) = self.states.get_mut(offer.vcpu).filter(|state| state.newcomer) {
+        for vcpu in local.background.vcpus() {
+            if let Some(state) = self.states.get_mut(vcpu).filter(|state| state.newcomer) {
                 state.newcomer = false;
                 state.bgt += least.unwrap_or_default();
             }
@@ -169,7 +168,7 @@ impl Maracas {
         let grant = |id| Grant::new(id, if chosen == Some(id) { until } else { Limit::NEVER });
         if let (Some(slice), Some(chosen)) = (turns, chosen) {
             let turns = background::turns(order, chosen, slice, &self.states);
-            let last = order.iter().map(|offer| Grant::new(offer.vcpu, Limit::NEVER));
+            let last = order.vcpus().map(|vcpu| Grant::new(vcpu, Limit::NEVER));
             let grants: Vec<_> = turns.into_iter().chain(last).collect();
             if !plan.run_queue(core).background.iter().eq(&grants) {
                 let background = &mut plan.run_queue_mut(core).background;
@@ -180,7 +179,7 @@ impl Maracas {
         }
         let background = &plan.run_queue(core).background;
         if moved.all || background.len() != order.len() {
-            let grants = order.iter().map(|offer| grant(offer.vcpu));
+            let grants = order.vcpus().map(grant);
             if !background.iter().copied().eq(grants.clone()) {
                 let background = &mut plan.run_queue_mut(core).background;
                 background.clear();
@@ -188,18 +187,18 @@ impl Maracas {
             }
             return;
         }
-        if moved.moves.iter().any(|it| it.from != it.to) {
-            let background = &mut plan.run_queue_mut(core).background;
-            moved.moves.sort_unstable_by_key(|it| Reverse(it.from));
-            moved.moves.iter().for_each(|it| _ = background.remove(it.from));
-            moved.moves.sort_unstable_by_key(|it| it.to);
-            moved.moves.iter().for_each(|it| background.insert(it.to, grant(it.vcpu)));
+        // Only the chosen one, which is first, has a limit.
+        let loses = |first: &Grant| chosen != Some(first.vcpu) && first.until != Limit::NEVER;
+        if background.first().is_some_and(loses) {
+            plan.run_queue_mut(core).background[0].until = Limit::NEVER;
         }
-        let first = chosen.map(|id| (0, id));
-        for (place, id) in moved.moves.iter().map(|it| (it.to, it.vcpu)).chain(first) {
-            if plan.run_queue(core).background[place] != grant(id) {
-                plan.run_queue_mut(core).background[place] = grant(id);
-            }
+        for edit in &moved.edits {
+            edit.apply(&mut plan.run_queue_mut(core).background);
+        }
+        if let Some(chosen) = chosen
+            && plan.run_queue(core).background[0] != grant(chosen)
+        {
+            plan.run_queue_mut(core).background[0] = grant(chosen);
         }
     }
 }

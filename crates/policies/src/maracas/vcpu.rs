@@ -1,7 +1,7 @@
 //! What is known of the VCPUs, and of the cores that they are on.
 
 use super::Ahead;
-use super::background::{Interval, Offer, Ratio};
+use super::background::{Interval, Offer, Order, Ratio};
 use crate::parts::activity::Activity;
 use crate::parts::jobs::ByVcpu;
 use crate::parts::pibs::Pibs;
@@ -11,7 +11,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::iter;
 use maracas_core::contract::{Grant, Limit};
-use maracas_core::{CoreId, Duration, Instant, Job, JobId, List, Role, Soonest, Vcpu, VcpuId};
+use maracas_core::{CoreId, Duration, Instant, Job, JobId, Role, Soonest, Vcpu, VcpuId};
 
 /// The two kinds of servers behind one face.
 #[derive(Clone, Debug)]
@@ -139,45 +139,51 @@ impl Server {
     }
 }
 
-/// What is known of one VCPU. Each event looks at most of it, so what is hardly ever there stands
-/// elsewhere: this is four cache lines of 64 bytes.
+/// What is known of one VCPU, in four cache lines of 64 bytes: two that every event and every look
+/// need, one for the order of the background rule, and one that is hardly ever looked at. With
+/// thousands of VCPUs each line is one more that no near cache has.
 #[derive(Clone, Debug)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub(super) struct State {
     pub(super) id: VcpuId,
     pub(super) core: CoreId,
     pub(super) role: Role,
-    pub(super) server: Server,
-    /// D, where that lies before the period's end.
-    pub(super) deadline: Duration,
-    /// Its meters, as far as they were reported.
+    /// Whether it stands in its core's `touched`.
+    pub(super) touched: bool,
+    pub(super) activity: Activity,
+    /// Its foreground meter, as far as it was reported.
     pub(super) foreground: Duration,
-    pub(super) background: Duration,
-    /// Background CPU time for the fair rule.
-    pub(super) bgt: Duration,
+    /// Its place on its core's foreground list.
+    pub(super) place: u32,
+    pub(super) seen: Seen,
     /// It arrived at run time and has no BGT yet.
     pub(super) newcomer: bool,
-    pub(super) requests: u64,
-    /// Where its background grant ends while it is the chosen one.
-    pub(super) slice_end: Limit,
-    /// It moved while it waited with budget: where its foreground meter stands when it has used
-    /// C since, and the instant T after.
-    pub(super) delayed: Option<(Duration, Instant)>,
-    pub(super) activity: Activity,
+    pub(super) server: Server,
+    /// Its span of urgency when it was put at its place.
+    pub(super) rank: Duration,
+    /// D, where that lies before the period's end.
+    pub(super) deadline: Duration,
     /// A reservation that sets in when the job under way is complete, which was promised the old
     /// one, or at that instant.
     pub(super) becomes: Option<Box<(Instant, Vcpu)>>,
-    /// Its place on its core's foreground list, and its span of urgency when it was put there.
-    pub(super) place: u32,
-    pub(super) rank: Duration,
     /// Where it stands in the order of the background rule.
     pub(super) offer: Offer,
-    pub(super) seen: Seen,
-    /// Whether it stands in its core's `touched`.
-    pub(super) touched: bool,
+    /// Background CPU time for the fair rule.
+    pub(super) bgt: Duration,
+    pub(super) requests: u64,
+    /// Where its background grant ends while it is the chosen one.
+    pub(super) slice_end: Limit,
+    /// Its background meter, as far as it was reported.
+    pub(super) background: Duration,
+    /// It moved while it waited with budget: where its foreground meter stands when it has used
+    /// C since, and the instant T after.
+    pub(super) delayed: Option<(Duration, Instant)>,
 }
 
-const _: () = assert!(size_of::<State>() == 256);
+const _: () = assert!(size_of::<Option<State>>() == 256);
+const _: () = assert!(core::mem::offset_of!(State, server) == 64);
+const _: () = assert!(core::mem::offset_of!(State, becomes) == 128);
+const _: () = assert!(core::mem::offset_of!(State, background) == 192);
 
 /// How a VCPU counted when it was looked at last.
 #[derive(Clone, Copy, Default, Debug)]
@@ -313,7 +319,7 @@ pub(super) struct Local {
     /// ahead.
     granted: Vec<Vec<Grant>>,
     /// Its VCPUs in the order of the background rule.
-    pub(super) background: List<Offer>,
+    pub(super) background: Order,
     pub(super) interval: Interval,
     /// VCPUs of which something was learnt since they were looked at, once each.
     pub(super) touched: Vec<VcpuId>,
@@ -337,7 +343,7 @@ impl Default for Local {
         Self {
             foreground: Vec::new(),
             granted: Vec::new(),
-            background: List::new(),
+            background: Order::default(),
             interval: Interval::default(),
             touched: Vec::new(),
             reordered: true,
@@ -357,13 +363,13 @@ impl Local {
         self.reordered = true;
         self.foreground.push(vcpu);
         if !priority::serves_requests(role) {
-            self.background.push(Offer::new(vcpu));
+            self.background.add(vcpu);
         }
     }
     pub(super) fn remove(&mut self, vcpu: VcpuId) {
         self.reordered = true;
         self.foreground.retain(|other| *other != vcpu);
-        self.background.retain(|offer| offer.vcpu != vcpu);
+        self.background.remove(vcpu);
         self.touched.retain(|other| *other != vcpu);
         self.interval.drop(vcpu);
     }
@@ -381,17 +387,15 @@ impl Local {
     }
     /// Those whose next chunk may be used by `now` have changed too.
     pub(super) fn touch_due(&mut self, states: &mut ByVcpu<State>, now: Instant) {
-        for chunks in [&self.awake, &self.asleep] {
-            let mut from = 0;
-            while let Some(place) = chunks.due(from, now) {
-                from = place + 1;
-                let id = self.foreground[place];
-                if let Some(state) = states.get_mut(id).filter(|state| !state.touched) {
-                    state.touched = true;
-                    self.touched.push(id);
-                }
+        let mut touch = |place: usize| {
+            let id = self.foreground[place];
+            if let Some(state) = states.get_mut(id).filter(|state| !state.touched) {
+                state.touched = true;
+                self.touched.push(id);
             }
-        }
+        };
+        self.awake.each_due(now, &mut touch);
+        self.asleep.each_due(now, touch);
     }
     /// All will be looked at: forgets what was seen of them.
     pub(super) fn begin_anew(&mut self) {

@@ -1,6 +1,7 @@
 //! Whether a VCPU has something to run, as far as was reported, however late and in whatever order.
 
 use super::short::Short;
+use core::num::NonZero;
 use maracas_core::{Instant, Job, JobId};
 
 /// What is known of one VCPU's wakes, blocks and jobs.
@@ -8,8 +9,9 @@ use maracas_core::{Instant, Job, JobId};
 pub(crate) struct Activity {
     runnable: bool,
     woken: Instant,
-    /// Releases of uncompleted jobs.
-    pending: Short<(u32, Instant)>,
+    /// Releases of uncompleted jobs, each with one more than its index, as `completed` counts.
+    /// Never 0, so that no job takes no more room.
+    pending: Short<(NonZero<u32>, Instant)>,
     /// Jobs below this index are complete. A completion may be reported before its release.
     completed: u32,
 }
@@ -32,14 +34,15 @@ impl Activity {
     pub(crate) fn release(&mut self, job: &Job) -> bool {
         let open = job.id.index >= self.completed;
         if open {
-            self.pending.push_back((job.id.index, job.release));
+            let end = NonZero::<u32>::MIN.saturating_add(job.id.index);
+            self.pending.push_back((end, job.release));
         }
         open
     }
     /// A job is complete, and all before it.
     pub(crate) fn complete(&mut self, id: JobId) {
         self.completed = self.completed.max(id.index + 1);
-        while self.pending.front().is_some_and(|(index, _)| *index < self.completed) {
+        while self.pending.front().is_some_and(|(end, _)| end.get() <= self.completed) {
             self.pending.pop_front();
         }
     }
