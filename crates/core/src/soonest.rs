@@ -93,9 +93,6 @@ impl Soonest {
             let used = &self.nodes[0].0[..self.few];
             return (from..used.len()).find(|place| used[*place] <= now);
         }
-        if self.first() > now {
-            return None;
-        }
         self.due_below(from, now)
     }
     /// Calls `act` with each place whose instant is not after `now`, in order. Looks at no node in

@@ -19,8 +19,9 @@
 //! Users write `memguard+NAME`. A period P gives core i the budget Q = floor(B P / 64) (`quota`),
 //! of which q (`allotted`) stands to it: q = min(Q, predicted use) where it is soft; the rest goes
 //! to the pool G (`pool`). The core's run queue gets the allowance `base + q`, a reading of its
-//! meter. Reached, the core reclaims from G; if it can not, and used less than Q, it gets Q back
-//! (an underrun); else it stays closed until the next period: throttled. Once all active cores are
+//! meter. Reached, a soft core reclaims from G; if it can not, and used less than Q, it gets Q back
+//! (an underrun); else it stays closed until the next period: throttled. A hard core has q = Q, and
+//! reclaims nothing: it is throttled where that is used. Once all active cores are
 //! throttled, `spare` decides. An active core is one that would run something now were it not
 //! closed: the machine law applied to its run queue. An active core that is not regulated has no
 //! budget to use up, so beside it there is no spare bandwidth.
