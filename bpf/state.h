@@ -119,4 +119,6 @@ static inline bool is_managed(const struct thread *thread)
 	return thread && thread->vcpu != LAW_NONE && !left[thread->vcpu & (LAW_VCPUS - 1)];
 }
 
+_Static_assert(__builtin_offsetof(struct core, memory.pending) == 176, "pending");
+
 #endif

@@ -294,8 +294,8 @@ impl<'a> Lab<'a> {
             plan.push_str(&sched_ext::plan(&self.root.join("examples/quickstart.toml")));
         }
         if scenario.work == Work::KernelLive {
-            let global = self.root.join("examples/global.toml");
-            plan.push_str(&kernel_live::plan(&global, |name| self.options.wants_test(name)));
+            let examples = self.root.join("examples");
+            plan.push_str(&kernel_live::plan(&examples, |name| self.options.wants_test(name)));
         }
         for test in self.tests(scenario) {
             let (name, path, package) = (&test.name, test.path.display(), test.package.display());

@@ -24,6 +24,8 @@ pub enum SensorKind {
     Chase,
     /// The cores' misses alone: no latency.
     Rate,
+    /// Page faults in place of reads, for trials where nothing counts these; only taken by name.
+    Faults,
     /// What was recorded elsewhere.
     Replay,
 }
@@ -44,22 +46,32 @@ impl SensorKind {
     pub fn tried() -> impl Iterator<Item = Self> + Clone {
         TABLE.iter().map(|(kind, ..)| *kind)
     }
+    /// Those that users may name.
+    fn named() -> impl Iterator<Item = Self> + Clone {
+        Self::tried().chain([Self::Faults])
+    }
     fn row(self) -> Option<&'static (Self, &'static str, &'static str)> {
         TABLE.iter().find(|(kind, ..)| *kind == self)
     }
     /// The word for it in files and on the command line.
     pub fn word(self) -> &'static str {
-        self.row().map_or("replay", |(_, word, _)| word)
+        let untried = if self == Self::Faults { "faults" } else { "replay" };
+        self.row().map_or(untried, |(_, word, _)| word)
     }
     /// Whether it knows how long requests wait.
     pub const fn has_latency(self) -> bool {
-        !matches!(self, Self::Mbm | Self::Rate)
+        !matches!(self, Self::Mbm | Self::Rate | Self::Faults)
     }
 }
 
 impl fmt::Display for SensorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.row().map_or("replay of a recorded file", |(.., reads)| reads))
+        let untried = if *self == Self::Faults {
+            "page faults in place of reads"
+        } else {
+            "replay of a recorded file"
+        };
+        f.write_str(self.row().map_or(untried, |(.., reads)| reads))
     }
 }
 
@@ -83,7 +95,7 @@ const REPLAY: &str = "replay:";
 impl Sense {
     /// All that users may write, as they write it.
     pub fn words() -> impl Iterator<Item = &'static str> {
-        let sensors = TABLE.iter().map(|(_, word, _)| *word);
+        let sensors = SensorKind::named().map(SensorKind::word);
         ["auto", "off"].into_iter().chain(sensors).chain(["replay:FILE"])
     }
     /// All that users may write, in a sentence.
@@ -103,10 +115,10 @@ impl FromStr for Sense {
             }
             return Ok(Self::Replay(file.into()));
         }
-        match (text, TABLE.iter().find(|(_, word, _)| *word == text)) {
+        match (text, SensorKind::named().find(|kind| kind.word() == text)) {
             ("auto", _) => Ok(Self::Auto),
             ("off", _) => Ok(Self::Off),
-            (_, Some((kind, ..))) => Ok(Self::Sensor(*kind)),
+            (_, Some(kind)) => Ok(Self::Sensor(kind)),
             (_, None) => Err(format!("no sensor \"{text}\"; take {}", Self::choices())),
         }
     }
@@ -121,11 +133,11 @@ mod tests {
         let sense = |text: &str| text.parse::<Sense>();
         assert_eq!((sense("auto"), sense("off")), (Ok(Sense::Auto), Ok(Sense::Off)));
         assert_eq!(sense("replay:a:b.csv"), Ok(Sense::Replay("a:b.csv".into())));
-        for kind in SensorKind::tried() {
+        for kind in SensorKind::named() {
             assert_eq!(sense(kind.word()), Ok(Sense::Sensor(kind)));
         }
         let reported = sense("imc").expect_err("no such word");
-        let words = "uncore, offcore, amd, arm, mbm, chase, rate or replay:FILE";
+        let words = "uncore, offcore, amd, arm, mbm, chase, rate, faults or replay:FILE";
         assert_eq!(reported, format!("no sensor \"imc\"; take auto, off, {words}"));
         assert!(sense("replay:").is_err_and(|why| why.contains("replays no file")));
         assert!(sense("replay").is_err());
@@ -136,6 +148,8 @@ mod tests {
         assert!(SensorKind::tried().is_sorted());
         let blind: Vec<_> = SensorKind::tried().filter(|kind| !kind.has_latency()).collect();
         assert_eq!(blind, [SensorKind::Mbm, SensorKind::Rate]);
+        assert!(SensorKind::tried().all(|kind| kind != SensorKind::Faults), "by name alone");
+        assert!(!SensorKind::Faults.has_latency());
         assert!(SensorKind::Replay.has_latency() && SensorKind::Replay.word() == "replay");
     }
 }

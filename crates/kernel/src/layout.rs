@@ -21,7 +21,7 @@ pub const QUEUE: usize = HEAD + GRANT * (FOREGROUND + BACKGROUND);
 pub(crate) const VCPU: usize = 5;
 /// Words of `struct core`, and where what is read of it stands: its meter of reads, up to when it
 /// is charged, where the grant ends of what it holds, the VCPU and the mode of that, the margin,
-/// since when it holds it, and the time of what belongs to no VCPU.
+/// since when it holds it, the time of what belongs to no VCPU, and the reads that are not charged.
 pub(crate) const CORE: usize = 24;
 const CORE_READS: usize = 0;
 const CORE_CHARGED: usize = 1;
@@ -30,6 +30,7 @@ const CORE_VCPU_MODE: usize = 5;
 const CORE_MARGIN: usize = 11;
 const CORE_FROM: usize = 12;
 const CORE_OTHERS_RAN: usize = 18;
+const CORE_PENDING: usize = 22;
 /// Bytes of `struct event`.
 const EVENT: usize = 64;
 /// No VCPU (`LAW_NONE`).
@@ -187,6 +188,8 @@ pub struct Core {
     pub others: u64,
     /// What VCPUs read of memory there, where that is counted.
     pub reads: u64,
+    /// What it holds read and is not charged for yet.
+    pub pending: u64,
     /// What it holds, if it does.
     pub holds: Option<Holds>,
 }
@@ -225,8 +228,9 @@ impl Core {
         let [vcpu, mode] = halves(load(CORE_VCPU_MODE));
         let [from, charged, until] = [CORE_FROM, CORE_CHARGED, CORE_UNTIL].map(load);
         let holds = Holds { vcpu, mode: mode & 1, from, charged, until };
-        let [margin, others, reads] = [CORE_MARGIN, CORE_OTHERS_RAN, CORE_READS].map(load);
-        Some(Self { margin, others, reads, holds: (vcpu != NONE).then_some(holds) })
+        let [margin, others, reads, pending] =
+            [CORE_MARGIN, CORE_OTHERS_RAN, CORE_READS, CORE_PENDING].map(load);
+        Some(Self { margin, others, reads, pending, holds: (vcpu != NONE).then_some(holds) })
     }
 }
 
@@ -350,7 +354,8 @@ mod tests {
             words[CORE + at].store(word, Ordering::Relaxed);
         }
         let holds = Holds { vcpu: 4, mode: 1, from: 70, charged: 0, until: 0 };
-        let core = Core { margin: 9, others: 0, reads: 0, holds: Some(holds) };
+        words[CORE + CORE_PENDING].store(11, Ordering::Relaxed);
+        let core = Core { margin: 9, others: 0, reads: 0, pending: 11, holds: Some(holds) };
         assert_eq!(Core::read(&words, 1), Some(core));
         let charged = Holds { charged: 90, ..holds };
         assert!(!charged.is_as(&holds), "it was charged between");

@@ -2,7 +2,7 @@
 
 use crate::Reads;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// `struct perf_event_attr` as far as it is used (`PERF_ATTR_SIZE_VER1` of
 /// include/uapi/linux/perf_event.h).
@@ -60,4 +60,20 @@ pub(crate) fn open(reads: &Reads, core: u32) -> io::Result<OwnedFd> {
     }
     // SAFETY: a new descriptor, which nothing else holds.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// Whether an event that was enabled has a counter of its core.
+///
+/// # Errors
+/// Where it has none, since others hold all of them: it counts nothing then, and says so by an
+/// empty reading (perf_event_open(2), `pinned`).
+pub(crate) fn check(event: &OwnedFd) -> io::Result<()> {
+    let mut count = [0u8; 8];
+    // SAFETY: the descriptor is open, and as much is written as there is room for.
+    let read = unsafe { libc::read(event.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+    match read {
+        0 => Err(io::Error::other("other programs hold all counters")),
+        1.. => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }

@@ -112,11 +112,13 @@ impl Scheduler {
 
     /// Counts reads on a core.
     fn count(&mut self, reads: &Reads, core: u32) -> io::Result<Link> {
-        let event = memory_events::open(reads, core).map_err(|error| {
+        let failed = |error: io::Error| {
             io::Error::new(error.kind(), format!("reads of memory on core {core}: {error}"))
-        })?;
+        };
+        let event = memory_events::open(reads, core).map_err(failed)?;
         let link = program(&mut self.object, OVERFLOW)?.attach_perf_event(event.as_raw_fd());
         let link = link.map_err(said("count reads of memory"))?;
+        memory_events::check(&event).map_err(failed)?;
         // It is the link's by now.
         let _ = event.into_raw_fd();
         Ok(link)

@@ -10,12 +10,15 @@
 //! reads of memory are too, where the kernel counts them: the core's meter is the sum of what its
 //! segments read, here as there.
 
+mod memory;
+
 use crate::enact::dispatch::Dispatches;
 use crate::enact::lateness::Ends;
 use crate::{Counts, Handle, Level, ManagedCore, Place, VcpuHandle, is_gone};
 use maracas_core::contract::{End, Grant, Mode, Refused, RunQueue, Segment, Usage};
 use maracas_core::journal::Record;
 use maracas_core::{CoreId, Duration, Event, Instant, Rate, VcpuId};
+use memory::Memory;
 use std::collections::BTreeMap;
 use std::io;
 
@@ -145,8 +148,7 @@ pub struct KernelCore<K: Kernel> {
     run_queue: RunQueue,
     /// The kernel has another run queue than this.
     is_unsent: bool,
-    /// What the segments read that were reported.
-    reads: u64,
+    memory: Memory,
     vcpu_handles: Vec<VcpuHandle<K::Handle>>,
     outbox: Vec<(Instant, Event)>,
     stirred: bool,
@@ -166,7 +168,7 @@ impl<K: Kernel> KernelCore<K> {
             kernel,
             run_queue: RunQueue::default(),
             is_unsent: false,
-            reads: 0,
+            memory: Memory::default(),
             vcpu_handles: Vec::with_capacity(64),
             outbox: Vec::with_capacity(4096),
             stirred: false,
@@ -225,6 +227,7 @@ impl<K: Kernel> KernelCore<K> {
             }
             KernelEvent::Ran(ran) => self.take_segment(ran),
             KernelEvent::Spent(at) => {
+                self.notes.extend(self.memory.closed(self.id));
                 self.outbox.push((at, Event::AllowanceSpent { core: self.id }));
             }
         }
@@ -232,7 +235,6 @@ impl<K: Kernel> KernelCore<K> {
 
     fn take_segment(&mut self, ran: Ran) {
         let Ran { vcpu, mode, from, to, meter, service, reads, until, end } = ran;
-        self.reads += reads;
         // As `Reported` counts it: what is left of a budget that was ended counts as had.
         let had = if end == End::LimitReached { meter.max(until) } else { meter };
         self.of(vcpu, |vcpu_handle| {
@@ -254,6 +256,7 @@ impl<K: Kernel> KernelCore<K> {
         if mode == Mode::Foreground {
             self.dispatches.ran_ahead(&segment);
         }
+        self.notes.extend(self.memory.ran(&segment));
         self.outbox.push((to, Event::Ran(segment)));
     }
 
@@ -304,7 +307,7 @@ impl<K: Kernel> ManagedCore<K::Handle> for KernelCore<K> {
         self.kernel.counts()
     }
     fn is_closed(&self) -> bool {
-        self.run_queue.allowance.is_reached(self.reads)
+        self.run_queue.allowance.is_reached(self.memory.reads())
     }
     /// The kernel tells it with what spent it, or when it takes a run queue by which it is.
     fn is_spent(&self) -> bool {
@@ -383,9 +386,10 @@ impl<K: Kernel> ManagedCore<K::Handle> for KernelCore<K> {
     fn hold(&mut self, _: bool) {}
     fn released(&mut self, _: VcpuId) {}
 
-    fn follow(&mut self, run_queue: &RunQueue, _: Instant) {
+    fn follow(&mut self, run_queue: &RunQueue, decided: Instant) {
         let first = self.first(self.kernel.now());
         self.dispatches.had(first);
+        self.memory.follow(&self.run_queue, run_queue, decided);
         self.run_queue.clone_from(run_queue);
         self.is_unsent = true;
     }

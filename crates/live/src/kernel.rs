@@ -12,7 +12,7 @@ use crate::executor::vcpu::ThisVcpu;
 use crate::executor::{Site, VcpuHandle, lock};
 use crate::host::HardwareCore;
 use crate::host::wait::{Poll, Token, Wakeup, wait};
-use crate::sense::VcpuEvents;
+use crate::sense::{Counting, VcpuEvents};
 use maracas_core::contract::{End, Grant, Mode, RunQueue};
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
 use maracas_kernel::{Event, Happened, Holds, Queue, Scheduler, VCPUS, Vcpu};
@@ -96,15 +96,17 @@ impl Shared {
             let Some(first) = scheduler.core(core.0)?.holds else { return Ok(None) };
             let vcpu = scheduler.vcpu(first.vcpu)?;
             let now = monotonic_ns();
-            let holds = scheduler.core(core.0)?.holds;
-            if let Some(holds) = holds.filter(|it| it.is_as(&first)) {
-                return Ok(Some(self.open(&holds, now, &vcpu)));
+            let core = scheduler.core(core.0)?;
+            if let Some(holds) = core.holds.filter(|it| it.is_as(&first)) {
+                let reads = vcpu.reads + core.pending;
+                return Ok(Some(self.open(&holds, now, &Vcpu { reads, ..vcpu })));
             }
         }
         Ok(None)
     }
 
-    /// The segment that a core holds, at `now`, by the meters as they were charged last.
+    /// The segment that a core holds, at `now`, by the meter of time as it was charged last and
+    /// the reads up to now.
     fn open(&mut self, holds: &Holds, now: u64, charged: &Vcpu) -> Ran {
         let (vcpu, mode) = (VcpuId(holds.vcpu), mode_of(holds.mode));
         let [from, to] = [holds.from, now].map(|at| self.clock.instant(at));
@@ -134,6 +136,8 @@ const fn end_of(number: u32) -> End {
 pub(crate) struct ThisKernel {
     id: CoreId,
     hardware: HardwareCore,
+    /// Whether what VCPUs read here is counted.
+    is_counted: bool,
     clock: Clock,
     shared: Arc<Mutex<Shared>>,
 }
@@ -144,9 +148,8 @@ impl Kernel for ThisKernel {
     fn now(&self) -> Instant {
         self.clock.now()
     }
-    /// Nothing feeds the kernel's meters of memory here.
     fn counts(&self) -> Counts {
-        Counts::default()
+        Counts { reads: self.is_counted, references: false }
     }
     fn site(&self) -> Site {
         Site { hardware: self.hardware, counts: VcpuEvents::default() }
@@ -232,12 +235,22 @@ pub(crate) struct KernelCores {
 }
 
 impl KernelCores {
-    /// Attaches the scheduler: from now on all threads of the host run under it.
+    /// Attaches the scheduler: from now on all threads of the host run under it, and reads of
+    /// memory are counted as `counting` says.
     ///
     /// # Errors
-    /// Where this was built without it, or the kernel refuses it.
-    pub(crate) fn open(numbers: &[HardwareCore], clock: &Clock) -> io::Result<Self> {
-        let scheduler = Scheduler::attach(None, VCPUS)?;
+    /// Where this was built without it, or the kernel refuses it or an event.
+    pub(crate) fn open(
+        numbers: &[HardwareCore],
+        counting: Option<&Counting>,
+        clock: &Clock,
+    ) -> io::Result<Self> {
+        let counted: Vec<u32> =
+            counting.iter().flat_map(|counting| &counting.cores).map(|core| core.0).collect();
+        let scheduler = match counting {
+            None => Scheduler::attach(None, VCPUS)?,
+            Some(it) => Scheduler::attach_counting(None, VCPUS, &it.reads(), &counted)?,
+        };
         let (poll, wakeup) = (Poll::new()?, Arc::new(Wakeup::new()?));
         poll.add_edges(scheduler.fd(), Token::Records)?;
         poll.add(wakeup.fd(), Token::Wakeup)?;
@@ -252,7 +265,8 @@ impl KernelCores {
         }));
         let core = |(id, hardware): (usize, &HardwareCore)| {
             let (id, hardware, clock) = (CoreId(id as u16), *hardware, clock.clone());
-            let kernel = ThisKernel { id, hardware, clock, shared: Arc::clone(&shared) };
+            let (is_counted, shared) = (counted.contains(&hardware.0), Arc::clone(&shared));
+            let kernel = ThisKernel { id, hardware, is_counted, clock, shared };
             Arc::new(Mutex::new(KernelCore::new(id, kernel)))
         };
         let cores = numbers.iter().enumerate().map(core).collect();

@@ -191,6 +191,10 @@ impl Machine {
     #[must_use]
     pub fn sensing(mut self, senses: Senses) -> Self {
         self.senses = senses;
+        if self.mailbox.means.kernel {
+            // It counts what VCPUs read itself ([`Setup::counting`]).
+            self.senses.vcpus = VcpuEvents::default();
+        }
         self
     }
 
@@ -212,7 +216,7 @@ impl Machine {
         // Page faults in an agent would be delays; where memory cannot be locked it runs without.
         let locked = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE).is_ok();
         mailbox.clock.restart();
-        let Senses { sensor, meters, vcpus, notes } = senses;
+        let Senses { sensor, meters, vcpus, notes, .. } = senses;
         let mut meters = meters.into_iter();
         for core in cores.of_agents() {
             let mut core = lock(core);

@@ -11,16 +11,20 @@
 //! and reported in its segments.
 
 pub mod chase;
+mod counting;
 pub mod events;
 #[cfg(test)]
 pub(crate) mod fakes;
+pub mod faults;
 pub mod meter;
 pub mod preference;
 pub mod replay;
 pub mod sensors;
 pub mod sysfs;
 
-pub use crate::host::{Cores, hardware::VcpuEvents};
+pub use crate::host::Cores;
+pub use crate::host::hardware::{EventCode, VcpuEvents};
+pub use counting::Counting;
 use maracas_core::Instant;
 pub use maracas_core::sensor::{Sense, SensorKind};
 use std::os::fd::RawFd;
@@ -85,6 +89,9 @@ pub struct Senses {
     pub meters: Vec<Box<dyn Meter>>,
     /// What is counted of every VCPU.
     pub vcpus: VcpuEvents,
+    /// The event of reads that interrupts each core when it overflows: what the scheduler in the
+    /// kernel counts them by. `None` = there is none, or the cores have several.
+    pub overflows: Option<EventCode>,
     /// What users should know, one sentence each: what could not be sensed, and why.
     pub notes: Vec<String>,
 }

@@ -3,6 +3,7 @@
 use crate::host::HardwareCore;
 use crate::host::launch::Command;
 use crate::host::probe::{Capabilities, Capability, EVENTS};
+use crate::sense::Counting;
 use maracas_core::{Duration, Instant, Rate, System, Vcpu, VcpuId};
 
 /// One command that is to run on a VCPU.
@@ -46,6 +47,9 @@ pub struct Setup {
     pub duty: Vec<Rate>,
     /// By what memory is steered.
     pub steering: Steering,
+    /// How the scheduler in the kernel counts reads of memory; `None` = not at all. Agents count
+    /// by [`Senses`](crate::sense::Senses).
+    pub counting: Option<Counting>,
 }
 
 /// By what the machine steers shared memory.

@@ -242,10 +242,11 @@ fn every_sensor_stands_in_the_documents_in_its_order() {
         let places: Result<Vec<_>, _> = words.iter().map(place).collect();
         assert!(places.as_ref().is_ok_and(|it| it.is_sorted()), "{name}: {places:?}");
     };
-    let tried = || SensorKind::tried().map(SensorKind::word).collect();
-    in_order("docs/sensing.md", &|word| format!("\n| `{word}` | "), tried());
+    let tried = || SensorKind::tried().map(SensorKind::word).collect::<Vec<_>>();
     in_order("docs/doctor.md", &|word| format!("`sensor {word}`"), tried());
-    in_order("docs/scenario.md", &|word| format!("`\"{word}\"`"), tried());
+    let named = || tried().into_iter().chain([SensorKind::Faults.word()]).collect();
+    in_order("docs/scenario.md", &|word| format!("`\"{word}\"`"), named());
+    in_order("docs/sensing.md", &|word| format!("\n| `{word}` | "), named());
     let words: Vec<_> = Sense::words().map(|word| word.replace("FILE", ".+")).collect();
     let pattern = &schema()["properties"]["live"]["properties"]["sense"]["pattern"];
     assert_eq!(*pattern, format!("^({})$", words.join("|")));

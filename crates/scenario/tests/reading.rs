@@ -268,7 +268,7 @@ fn how_memory_is_sensed_and_steered_live() {
     assert_eq!((silent.sense, silent.cache), (Sense::Auto, CacheSplit::Whole));
     let sense = |word: &str| with(&format!("[live]\nsense = \"{word}\"\n")).live.sense;
     assert_eq!((sense("auto"), sense("off")), (Sense::Auto, Sense::Off));
-    for sensor in SensorKind::tried() {
+    for sensor in SensorKind::tried().chain([SensorKind::Faults]) {
         assert_eq!(sense(sensor.word()), Sense::Sensor(sensor));
     }
     let replayed = |path: &str| Sense::Replay(path.into());

@@ -79,6 +79,7 @@ pub fn setup(case: &Case, duration: Option<Duration>) -> Result<Setup, Failure> 
         serve: scenario.run.serve,
         duty: Vec::new(),
         steering: steering::of(case),
+        counting: None,
     })
 }
 

@@ -146,6 +146,8 @@ pub struct ReactionReport {
     pub took_p99_ns: u64,
     /// The longest.
     pub took_max_ns: u64,
+    /// The most that a core which closed read beyond its limit; `null` where it was throttled.
+    pub beyond_max: Option<u64>,
 }
 
 /// What a VCPU did in one mode, by the counters' names. All 0 where the machine cannot count.

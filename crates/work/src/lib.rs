@@ -7,6 +7,7 @@
 mod anytime;
 mod canny;
 pub mod clock;
+mod faults;
 mod hog;
 mod m_jump;
 mod mixed;
@@ -30,6 +31,7 @@ pub enum Work {
     Mixed(mixed::Args),
     Mwalk(mwalk::Args),
     Hog(hog::Args),
+    Faults(faults::Args),
     Canny(canny::Args),
     Periodic(periodic::Args),
     Anytime(anytime::Args),
@@ -63,6 +65,7 @@ pub fn run(work: &Work) -> Outcome {
         Work::Mixed(args) => mixed::run(args)?,
         Work::Mwalk(args) => mwalk::run(args)?,
         Work::Hog(args) => hog::run(args)?,
+        Work::Faults(args) => faults::run(args)?,
         Work::Canny(args) => canny::run(args)?,
         Work::Periodic(args) => periodic::run(args)?,
         Work::Anytime(args) => anytime::run(args)?,

@@ -48,6 +48,11 @@ impl Counted {
         }
     }
 
+    /// What a VCPU has read by now, charged or not.
+    pub(super) fn read_by_now(&self, vcpu: usize) -> u64 {
+        self.overflowed[1][vcpu]
+    }
+
     /// When something happens for the sake of memory, at the earliest.
     pub(super) fn next_change(&self) -> u64 {
         self.overflows_at.iter().chain(&self.kicked_at).copied().min().unwrap_or(u64::MAX)

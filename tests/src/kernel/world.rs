@@ -282,7 +282,7 @@ impl World {
     pub(super) fn running(&mut self, core: usize) -> Option<Ran> {
         let held = self.cpus[core].held?;
         let meter = self.meters[held.vcpu.0 as usize][held.mode as usize];
-        let reads = self.counted.meters[1][held.vcpu.0 as usize];
+        let reads = self.counted.read_by_now(held.vcpu.0 as usize);
         Some(self.segment(held, self.now, [meter, reads], End::Metered))
     }
 

@@ -98,6 +98,20 @@ global)
     replayed global
     cat /tmp/global.json
     ;;
+memory | throttle)
+    # WORD SECONDS agents|sched-ext FILE: page faults in place of reads of memory.
+    file=${4:-/lab/throttle.toml}
+    maracas run "$file" --duration "$2s" --json --backend "$3" --journal /tmp/$1.journal > /tmp/$1.json 2> /tmp/$1.err
+    echo "fact code $?"
+    replayed "$1"
+    tail -n 3 /tmp/$1.err >&2
+    left
+    # What no fault can say is refused by name, with the way out.
+    sed 's/throttle = "rate"/throttle = "latency"/; s/sense = "faults"/sense = "off"/' "$file" > /tmp/blind.toml
+    maracas run /tmp/blind.toml --duration 1s $by > /tmp/blind.out 2>&1
+    echo "fact blind $? $(grep -c 'throttle = "rate"\|replay:FILE' /tmp/blind.out)"
+    cat /tmp/$1.json
+    ;;
 killed-runtime)
     begin /lab/plain.toml 30 killed
     kill -9 $run

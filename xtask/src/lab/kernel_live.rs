@@ -1,7 +1,10 @@
 //! Runs by the scheduler in the kernel and what befalls them, in a guest: hostile programs, storms,
-//! kills, a core that goes; and jobs under global policies, beside agents in the same boot.
+//! kills, a core that goes; jobs under global policies, and cores that are held to allowances of
+//! page faults in place of reads of memory, beside agents in the same boot.
 //!
 //! `kernel-live.sh` acts, one case a step; what it says is judged here.
+
+mod memory;
 
 use super::image::Image;
 use super::json::Json;
@@ -26,6 +29,8 @@ const EXEC_PROGRAM: &str =
     "#!/bin/sh\nn=0\nwhile [ $n -lt 200 ]; do n=$((n + 1)); done\nexec sh /lab/exec.sh\n";
 /// A thousand threads in one VCPU, beside a neighbour.
 const THREADS: &str = include_str!("kernel-live/threads.toml");
+/// Surplus time that is taken away by the rate of page faults.
+const THROTTLE: &str = include_str!("kernel-live/throttle.toml");
 
 /// What a hostile program may get of C.
 const HOSTILE_MOST: f64 = 1.005;
@@ -43,6 +48,12 @@ enum Judged {
     Jobs,
     /// Jobs, to be compared with.
     Beside,
+    /// Cores that close, and what they read.
+    Memory,
+    /// The same, to be compared with.
+    MemoryBeside,
+    /// Cores that lose their surplus time.
+    Throttle,
 }
 
 /// A step of the guest: words for the script, its limit in the guest's seconds, what it is to say.
@@ -69,6 +80,12 @@ const fn jobs(words: &'static str, judged: Judged) -> Case {
 }
 const fn befalls(words: &'static str, facts: &'static [(&'static str, &'static str)]) -> Case {
     Case { words, limit: 90, facts, judged: Judged::No }
+}
+
+/// A run that is held to page faults, and one that nothing tells how long reads wait.
+const fn faults(words: &'static str, judged: Judged) -> Case {
+    let facts = &[ENDED, ("replay", "0"), ("left", "nothing"), ("blind", "2 1")];
+    Case { words, limit: 90, facts, judged }
 }
 
 /// The cases, in their order. Of the first jobs there are 3,000.
@@ -153,19 +170,28 @@ const CASES: &[Case] = &[
     jobs("global qps 6 sched-ext", Judged::Jobs),
     jobs("global g-edf 6 agents", Judged::Beside),
     jobs("global g-edf 6 sched-ext", Judged::Jobs),
+    faults("memory 4 agents", Judged::MemoryBeside),
+    faults("memory 4 sched-ext", Judged::Memory),
+    faults("throttle 4 agents", Judged::MemoryBeside),
+    faults("throttle 4 sched-ext", Judged::Throttle),
 ];
 
-/// What the guest does, in the words of `init.sh`, of the cases that are wanted, with the example
-/// of jobs in no partition.
-pub(super) fn plan(global: &Path, is_wanted: impl Fn(&str) -> bool) -> String {
+/// What the guest does, in the words of `init.sh`, of the cases that are wanted, with the folder of
+/// examples: jobs in no partition, and page faults.
+pub(super) fn plan(examples: &Path, is_wanted: impl Fn(&str) -> bool) -> String {
     let mut plan = String::from("step settle 30 sleep 5\n");
     for Case { words, limit, .. } in CASES {
         let name = words.replace(' ', "-");
         if !is_wanted(&name) {
             continue;
         }
-        let file =
-            if words.starts_with("global") { global.display().to_string() } else { String::new() };
+        let file = match words.split(' ').next() {
+            Some("global") => "global.toml",
+            Some("memory") => "faults.toml",
+            _ => "",
+        };
+        let of = |file: &str| examples.join(file).display().to_string();
+        let file = Some(file).filter(|file| !file.is_empty()).map_or(String::new(), of);
         let _ = writeln!(plan, "step {name} {limit} sh /lab/kernel-live.sh {words} {file}");
     }
     plan
@@ -190,6 +216,7 @@ pub(super) fn add(image: &mut Image) -> Result<(), String> {
         ("exec.toml", EXEC),
         ("exec.sh", EXEC_PROGRAM),
         ("threads.toml", THREADS),
+        ("throttle.toml", THROTTLE),
     ] {
         image.text(&format!("/lab/{name}"), text, 0o644);
     }
@@ -253,6 +280,9 @@ impl Case {
             Judged::Budgets => budgets_of(&json),
             Judged::Jobs => jobs_of(&json, true),
             Judged::Beside | Judged::No => jobs_of(&json, false),
+            Judged::Memory => memory::closed(&json),
+            Judged::MemoryBeside => memory::figures(&json),
+            Judged::Throttle => memory::throttled(&json),
         };
         figures.map(Some)
     }

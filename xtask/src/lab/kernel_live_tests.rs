@@ -1,6 +1,6 @@
 use super::super::json::Json;
 use super::super::outcome::Step;
-use super::{CASES, Judged, budgets_of, jobs_of, judge, plan};
+use super::{CASES, Judged, budgets_of, jobs_of, judge, memory, plan};
 use std::path::Path;
 
 /// What is said where this is expected.
@@ -12,6 +12,7 @@ fn said(expected: &str) -> &str {
 fn well() -> Vec<Step> {
     let of = |case: &super::Case| {
         let facts = case.facts.iter().map(|(name, value)| format!("fact {name} {}\n", said(value)));
+        let throttled = memory::WELL.replace("390", "0");
         let report = match case.judged {
             Judged::No => "",
             Judged::Budgets => {
@@ -20,6 +21,8 @@ fn well() -> Vec<Step> {
                     {"name": "neighbour", "budget_ns": 1000,
                     "delivered": {"mean_ns": 1000, "error_p99_ns": 5000}}]}"#
             }
+            Judged::Memory | Judged::MemoryBeside => memory::WELL,
+            Judged::Throttle => &throttled,
             Judged::Jobs | Judged::Beside => {
                 r#"{"duration_ns": 1000, "agents_ns": 50,
                     "tasks": [{"name": "a", "jobs": 900, "misses": 0}],
@@ -45,13 +48,15 @@ fn a_guest_as_expected_has_figures_and_no_problems() {
                 of a core";
     assert!(figures.iter().any(|figure| figure == jobs), "{figures:?}");
     assert!(figures[0].contains("hostile 1.00400 (err p99 5 us)"), "{figures:?}");
-    let file = Path::new("/x/global.toml");
-    assert_eq!(plan(file, |name| name == "storm-4").lines().count(), 2);
-    let plan = plan(file, |_| true);
+    let examples = Path::new("/x");
+    assert_eq!(plan(examples, |name| name == "storm-4").lines().count(), 2);
+    let plan = plan(examples, |_| true);
     assert_eq!(plan.lines().count(), CASES.len() + 1);
     assert!(
         plan.contains("step global-qps-6-agents 90 sh /lab/kernel-live.sh global qps 6 agents")
     );
+    let faults = "/lab/kernel-live.sh memory 4 sched-ext /x/faults.toml\n";
+    assert!(plan.contains(faults) && plan.contains(" throttle 4 sched-ext \n"), "{plan}");
 }
 
 #[test]

@@ -204,7 +204,7 @@ impl Scenario {
             Work::Quickstart(runs) => 70 + 70 * u64::from(runs),
             Work::Tests => 3600,
             Work::SchedExt => 350,
-            Work::KernelLive => 1500,
+            Work::KernelLive => 1800,
         };
         each * u64::from(self.cores.max(2)) / 2
     }

@@ -71,17 +71,19 @@ pub(super) fn run(args: &Args) -> Outcome {
     let duration = args.duration.or(case.scenario.as_ref().and_then(|s| s.run.duration));
     let mut setup = live::setup(&case, duration)?;
     let emulation = live::place(&case, &mut setup, args.emulate)?;
-    let chosen = backend::choose(args.backend, &case, &setup)?;
+    if !case.verdict.accepted() {
+        return verdict::refuse(&case, args.results.json);
+    }
+    let mut notes = steering::notes(&case)?;
+    let mut senses = args.asked.open(&case, &setup, args.require)?;
+    let mut chosen = backend::choose(args.backend, &case, &setup, &senses)?;
+    chosen.count(&mut setup, &mut senses);
     case.give_ahead(chosen.begins_ahead());
     let files = args.results.open(("scenario", &args.file), &case)?;
     let address = args.metrics.as_ref();
     address.map_or(Ok(()), Address::clear)?;
     let built = (case.entry.build)(&case.start, &case.params);
-    let Some(policy) = built.ok().filter(|_| case.verdict.accepted()) else {
-        return verdict::refuse(&case, args.results.json);
-    };
-    let mut notes = steering::notes(&case)?;
-    let senses = args.asked.open(&case, &setup, args.require)?;
+    let Ok(policy) = built else { return verdict::refuse(&case, args.results.json) };
     args.results.say_assumptions(&case);
     if args.results.talks() {
         notes.extend_from_slice(&senses.notes);

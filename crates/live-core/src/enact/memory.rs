@@ -363,7 +363,7 @@ impl<E: Executor> Core<E> {
 }
 
 /// When a count reached `limit` that was `from` and is `to`, if it moved evenly.
-fn interpolated(from: (Instant, u64), to: (Instant, u64), limit: u64) -> Instant {
+pub(crate) fn interpolated(from: (Instant, u64), to: (Instant, u64), limit: u64) -> Instant {
     let span = u128::from(to.0.saturating_since(from.0).ticks());
     let gained = u128::from(to.1.saturating_sub(from.1)).max(1);
     let back = u128::from(to.1.saturating_sub(limit)) * span / gained;

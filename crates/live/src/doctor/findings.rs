@@ -71,6 +71,8 @@ pub struct Metered {
     pub cores: usize,
     /// Whether each signals by itself when a limit is reached.
     pub alarms: bool,
+    /// Whether all count by the same event.
+    pub is_common: bool,
     /// How soon a mark was noticed.
     pub reaction: Result<Reaction, String>,
 }
@@ -177,11 +179,13 @@ impl Metered {
         let meters =
             meters.map_err(|error| preference::State::Refused { why: error.to_string() })?;
         let (cores, alarms) = (meters.len(), meters.iter().all(|meter| meter.fd().is_some()));
+        let is_common = reads.common().is_some();
         // The measurement needs a counter of the hardware too.
         drop(meters);
         let last = pairs.last().ok_or_else(|| io::Error::other("no core"));
         let reaction = last.and_then(|(core, code)| reaction(hardware, code, *core, ASKING));
-        Ok(Self { cores, alarms, reaction: reaction.map_err(|error| error.to_string()) })
+        let reaction = reaction.map_err(|error| error.to_string());
+        Ok(Self { cores, alarms, is_common, reaction })
     }
 }
 

@@ -297,7 +297,15 @@ fn colors_of(cache: &super::CacheColors) -> String {
 fn sched_ext(found: &Findings) -> Row {
     let remedy = found.kernel.sched_ext.remedy(maracas_kernel::IS_BUILT);
     let capability = "sched_ext".to_owned();
-    Row { capability, remedy, ..fact(Section::Host, found.kernel.sched_ext.to_string()) }
+    // By the event of the cores' meters, where each core interrupts by it (`Senses::overflows`).
+    let is_counted = found.meter.as_ref().is_ok_and(|meter| meter.alarms && meter.is_common);
+    let reads = if is_counted {
+        "reads of memory are counted there by overflows of the cores' meters"
+    } else {
+        "no counter of reads interrupts all cores here: policies that need them take agents"
+    };
+    let text = format!("{}; {reads}", found.kernel.sched_ext);
+    Row { capability, remedy, ..fact(Section::Host, text) }
 }
 
 fn classes(found: &Findings) -> Row {

@@ -111,7 +111,7 @@ fn everything() -> Findings {
             state: preference::State::Works { proof: "moved".to_owned() },
             events: vec!["uncore_arb/event=0x80,umask=0x1/".to_owned()],
         }],
-        meter: Ok(Metered { cores: 2, alarms: true, reaction: Ok(reaction) }),
+        meter: Ok(Metered { cores: 2, alarms: true, is_common: true, reaction: Ok(reaction) }),
         vcpus: Ok("counted".to_owned()),
         shares: shares(),
         frames: Ok(0x1234),
@@ -226,8 +226,11 @@ fn what_is_lost_degrades_and_says_what_is_done_instead() {
     assert_eq!(report.verdict, Verdict::Full, "none of these is needed by every policy");
     assert!(row(&report, "bandwidth (MBA)").fallback.contains("freezing"));
     assert!(row(&report, "cache ways (CAT)").remedy.contains("MPAM (Linux 7.1)"));
+    let by_overflow = "reads of memory are counted there by overflows";
+    assert!(row(&report, "sched_ext").proof.contains(by_overflow));
     found.meter.as_mut().expect("meters").alarms = false;
     let report = Report::of(&found);
+    assert!(row(&report, "sched_ext").proof.contains("policies that need them take agents"));
     assert_eq!((report.verdict, report.verdict.exit_code()), (Verdict::Degraded, 1));
     assert!(report.why[0].starts_with("no core signals by itself"), "{:?}", report.why);
     found.meter = Err(preference::State::Refused { why: "0 events".to_owned() });

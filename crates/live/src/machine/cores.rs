@@ -27,7 +27,7 @@ impl Cores {
     pub(super) fn open(setup: &Setup, means: Means, clock: &Clock) -> Result<Self, Error> {
         let host = |what| move |error| Error::Host(what, error);
         if means.kernel {
-            let kernel = KernelCores::open(&setup.cores, clock);
+            let kernel = KernelCores::open(&setup.cores, setup.counting.as_ref(), clock);
             return kernel.map(Self::Kernel).map_err(host("use the scheduler in the kernel"));
         }
         let wakes = measure_wakes(&setup.cores, means.fifo).map_err(host("measure a wake"))?;

@@ -26,6 +26,18 @@ pub fn open(
     Ok(Box::new(CoreMeter::new(counter)))
 }
 
+/// The same for one that is only asked.
+///
+/// # Errors
+/// As beside.
+pub(super) fn open_silent(
+    hardware: &dyn Hardware,
+    event: &EventCode,
+    core: HardwareCore,
+) -> io::Result<Box<dyn Meter>> {
+    Ok(Box::new(CoreMeter::new(hardware.open(event, Scope::Core(core))?)))
+}
+
 fn open_counter(
     hardware: &dyn Hardware,
     event: &EventCode,

@@ -15,7 +15,7 @@ mod together;
 use super::events::{self, CORES, PAIRS, Pair, Processor, Vendor};
 use super::replay::Recording;
 use super::sensors::{Bytes, Counted, EventSet, Wanted};
-use super::{Cores, Sense, Senses, Sensor, SensorKind, VcpuEvents, chase, meter};
+use super::{Cores, Meter, Sense, Senses, Sensor, SensorKind, VcpuEvents, chase, faults, meter};
 use crate::host::hardware::{Counter, EventCode, Hardware, Scope, loads};
 use crate::host::resctrl::Info;
 use crate::host::{HardwareCore, sched, sys};
@@ -233,6 +233,10 @@ impl Preference {
     fn build(&self, choice: &Sense, cycles_per_us: Option<u64>) -> Result<Senses, String> {
         let tried = match choice {
             Sense::Off => return Ok(Senses::default()),
+            Sense::Sensor(SensorKind::Faults) => {
+                let opened = faults::open(&*self.hardware, &self.cores);
+                return opened.map_err(|error| format!("sensor faults: {error}"));
+            }
             Sense::Replay(file) => return self.recorded(Path::new(file), cycles_per_us),
             Sense::Auto => match self.best() {
                 Some(tried) => tried,
@@ -279,6 +283,7 @@ impl Preference {
         }
         senses.vcpus =
             VcpuEvents { reads: self.reads.common(), references: self.references.common() };
+        senses.overflows = overflows(senses.vcpus.reads, &senses.meters);
         let several = |event: &CoreEvent| !event.counters.is_empty() && event.common().is_none();
         if several(&self.reads) || several(&self.references) {
             let what = "VCPUs' own reads are not counted: the cores are of several kinds, and \
@@ -290,7 +295,7 @@ impl Preference {
         senses
     }
 
-    fn open_meters(&self) -> Result<Vec<Box<dyn super::Meter>>, String> {
+    fn open_meters(&self) -> Result<Vec<Box<dyn Meter>>, String> {
         if !self.reads.state.works() {
             return Err(self.reads.state.to_string());
         }
@@ -346,7 +351,7 @@ impl Preference {
             SensorKind::Rate => self.try_rates(),
             SensorKind::Mbm => self.try_bytes(),
             SensorKind::Chase => self.try_chase(),
-            SensorKind::Replay => return,
+            SensorKind::Faults | SensorKind::Replay => return,
         };
         self.means.extend(means.map(|means| (sensor_kind, means)));
         self.tried.push(tried);
@@ -507,7 +512,11 @@ impl Preference {
             SensorKind::Uncore | SensorKind::Offcore => Some(Vendor::Intel),
             SensorKind::Amd => Some(Vendor::Amd),
             SensorKind::Arm => Some(Vendor::Arm),
-            SensorKind::Mbm | SensorKind::Chase | SensorKind::Rate | SensorKind::Replay => None,
+            SensorKind::Mbm
+            | SensorKind::Chase
+            | SensorKind::Rate
+            | SensorKind::Faults
+            | SensorKind::Replay => None,
         };
         if whose.is_some_and(|vendor| vendor != processor.vendor) {
             let why = format!("this is {processor}");
@@ -523,6 +532,13 @@ impl Preference {
     fn host(&self) -> Host<'_> {
         Host { hardware: &*self.hardware, cores: &self.cores, processor: &self.processor }
     }
+}
+
+/// The event by which the scheduler in the kernel can count reads: the one that all cores share,
+/// where each of their meters signals by itself, which was tried.
+fn overflows(reads: Option<EventCode>, meters: &[Box<dyn Meter>]) -> Option<EventCode> {
+    let all_signal = !meters.is_empty() && meters.iter().all(|meter| meter.fd().is_some());
+    reads.filter(|_| all_signal)
 }
 
 /// Does `work` where ordinary programs cannot interrupt it, nor the loads that it starts: those

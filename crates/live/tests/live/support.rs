@@ -144,6 +144,7 @@ pub(crate) fn setup(system: &System, programs: Vec<Launch>, seconds: u64) -> Set
         serve: false,
         duty: Vec::new(),
         steering: maracas_live::Steering::default(),
+        counting: None,
     }
 }
 

@@ -1,9 +1,12 @@
 //! By what the machine law is carried out: by agents, or by the scheduler in the kernel.
 
+mod counting;
+
 use crate::case::Case;
 use maracas_console::failure::Failure;
 use maracas_core::Rate;
 use maracas_live::machine::Throttle;
+use maracas_live::sense::{Counting, Senses};
 use maracas_live::{Means, Setup, in_kernel};
 
 /// By what the law is carried out.
@@ -27,6 +30,8 @@ pub struct Chosen {
     why_not: Option<String>,
     /// Whether it is the scheduler in the kernel.
     in_kernel: bool,
+    /// How that counts reads of memory, where it is to.
+    counting: Option<Counting>,
 }
 
 impl Chosen {
@@ -43,24 +48,44 @@ impl Chosen {
         self.in_kernel
     }
 
+    /// Has reads counted by what was chosen, and says how among the notes on the senses.
+    pub fn count(&mut self, setup: &mut Setup, senses: &mut Senses) {
+        setup.counting = self.counting.take();
+        if !self.in_kernel {
+            return;
+        }
+        // What is open holds counters of the cores, of which there are few.
+        senses.meters.clear();
+        senses.notes.extend(setup.counting.as_ref().map(|it| it.note(&setup.cores)));
+    }
+
     /// The means that are left, of those of the host.
     pub const fn of(&self, means: Means) -> Means {
         if self.in_kernel { means.in_kernel() } else { means }
     }
 }
 
-/// Chooses for this run.
+/// Chooses for this run, whose memory is sensed by `senses`.
 ///
 /// # Errors
 /// Where the scheduler in the kernel is asked for and cannot carry the run out: everything that is
 /// in the way.
-pub fn choose(asked: Backend, case: &Case, setup: &Setup) -> Result<Chosen, Failure> {
-    let mut obstacles = Vec::new();
-    if asked != Backend::Agents {
-        obstacles = in_kernel::obstacles(setup);
-        obstacles.extend(beyond(case, setup));
+pub fn choose(
+    asked: Backend,
+    case: &Case,
+    setup: &Setup,
+    senses: &Senses,
+) -> Result<Chosen, Failure> {
+    if asked == Backend::Agents {
+        return chosen(asked, Vec::new(), || None);
     }
-    chosen(asked, obstacles, in_kernel::refusal)
+    let mut obstacles = in_kernel::obstacles(setup);
+    obstacles.extend(beyond(case, setup));
+    let counting = counting::of(case, setup, senses);
+    obstacles.extend(counting.as_ref().err().cloned());
+    let mut chosen = chosen(asked, obstacles, in_kernel::refusal)?;
+    chosen.counting = counting.ok().flatten().filter(|_| chosen.in_kernel);
+    Ok(chosen)
 }
 
 /// Chooses by what is in the way; `auto` takes the scheduler in the kernel only where loading it,
@@ -70,7 +95,7 @@ fn chosen(
     mut obstacles: Vec<String>,
     refusal: impl FnOnce() -> Option<String>,
 ) -> Result<Chosen, Failure> {
-    let agents = |why_not| Chosen { word: "agents", why_not, in_kernel: false };
+    let agents = |why_not| Chosen { word: "agents", why_not, in_kernel: false, counting: None };
     if asked == Backend::Auto && obstacles.is_empty() {
         obstacles.extend(refusal());
     }
@@ -78,7 +103,7 @@ fn chosen(
     match asked {
         Backend::Agents => Ok(agents(None)),
         _ if obstacles.is_empty() => {
-            Ok(Chosen { word: "sched-ext", why_not: None, in_kernel: true })
+            Ok(Chosen { word: "sched-ext", why_not: None, in_kernel: true, counting: None })
         }
         Backend::Auto => Ok(agents(Some(why))),
         Backend::SchedExt => {
@@ -93,9 +118,11 @@ fn beyond(case: &Case, setup: &Setup) -> impl Iterator<Item = String> {
     let is_lowered = setup.steering.throttle == Throttle::Mba;
     let is_slowed = setup.duty.iter().any(|share| *share != Rate::ONE);
     let found = [
-        (case.senses().any(), format!("{name} is to know of memory, which is not counted there")),
         (needs.progress, format!("{name} is to know of progress, which is not counted there")),
-        (is_lowered, "the bandwidth of a core is not lowered there".to_string()),
+        (
+            is_lowered,
+            "the bandwidth of a core is not lowered there; take throttle_by = \"freezer\"".into(),
+        ),
         (is_slowed, "no core is slowed down there (--emulate)".to_string()),
     ];
     found.into_iter().filter(|(is_asked, _)| *is_asked).map(|(_, why)| why)

@@ -10,7 +10,7 @@ use maracas_live::Setup;
 use maracas_live::host::hardware::{Hardware, ThisHardware};
 use maracas_live::sense::preference::Preference;
 use maracas_live::sense::replay::{self, Recording};
-use maracas_live::sense::{Sense, Senses, SensorKind, VcpuEvents};
+use maracas_live::sense::{Sense, Senses, SensorKind, VcpuEvents, faults};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -118,6 +118,12 @@ impl Found {
     fn of_host(needs: &MemoryNeeds, choice: &Sense, setup: &Setup) -> Result<Self, String> {
         let hardware: Arc<dyn Hardware> = Arc::new(ThisHardware);
         let cores: Vec<_> = (0..).map(CoreId).zip(setup.cores.iter().copied()).collect();
+        if *choice == Sense::Sensor(SensorKind::Faults) {
+            // Nothing has to be tried, and the cores are not loaded for it.
+            let opened = faults::open(&*hardware, &cores);
+            let senses = opened.map_err(|error| format!("page faults: {error}"))?;
+            return Ok(Self { senses, uncounted: String::new() });
+        }
         let preference = Preference::probe(&hardware, &cores);
         let mut senses = preference.choose_at(choice, setup.steering.cycles_per_us)?;
         // The many sensors that do not work are reported by the doctor at length.
@@ -172,6 +178,7 @@ fn keep_what_is_needed(needs: &MemoryNeeds, senses: &mut Senses) {
     // A core's own count sees the host's other programs too; that of its VCPUs does not.
     if !needs.meters && !needs.weighs && needs.limited.is_none() {
         senses.vcpus = VcpuEvents::default();
+        senses.overflows = None;
     }
 }
 

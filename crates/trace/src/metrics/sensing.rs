@@ -13,6 +13,8 @@ pub(super) struct Sensing {
     sensor: Option<String>,
     notes: Vec<String>,
     reactions: [Samples; REACTIONS.len()],
+    /// The most reads of a core that closed beyond its limit; `None` where none did.
+    beyond: Option<u64>,
 }
 
 impl Sensing {
@@ -24,8 +26,9 @@ impl Sensing {
             self.notes.push(text.clone());
         } else if let Note::Throttled { took_ns, .. } = note {
             self.reactions[0].add(*took_ns);
-        } else if let Note::Closed { took_ns, .. } = note {
+        } else if let Note::Closed { took_ns, beyond, .. } = note {
             self.reactions[1].add(*took_ns);
+            self.beyond = self.beyond.max(Some(*beyond));
         }
     }
 
@@ -37,6 +40,7 @@ impl Sensing {
             took_p50_ns: took.percentile(50),
             took_p99_ns: took.percentile(99),
             took_max_ns: took.max(),
+            beyond_max: self.beyond.filter(|_| *name == REACTIONS[1]),
         };
         let all = REACTIONS.iter().zip(&self.reactions).filter(|(_, took)| took.count() > 0);
         let report = SensingReport {
@@ -66,11 +70,13 @@ mod tests {
             read("throttled", text);
         }
         read("closed", "0 512 7000");
+        read("closed", "0 3 6000");
         let report = sensing.report().unwrap();
         assert_eq!(report.sensor.as_deref(), Some("pointer chase"));
         assert_eq!(report.notes, ["no requests by core"]);
         let [one, other] = &report.reactions[..] else { panic!("{report:?}") };
         assert_eq!((other.name.as_str(), other.took_max_ns), ("closed", 7000));
+        assert_eq!((one.beyond_max, other.beyond_max), (None, Some(512)));
         assert_eq!((one.name.as_str(), one.count), ("throttled", 3));
         assert_eq!((one.took_p50_ns, one.took_p99_ns, one.took_max_ns), (2000, 3000, 3000));
     }

@@ -110,7 +110,12 @@ fn sensed(sensing: &SensingReport) -> Vec<(String, Vec<String>)> {
     let reactions = sensing.reactions.iter().map(|reaction| {
         let (p50, p99) = (time(reaction.took_p50_ns as f64), time(reaction.took_p99_ns as f64));
         let times = counted(reaction.count, "time");
-        (format!("{}: ", reaction.name), vec![format!("{times}, after p50 {p50} p99 {p99}")])
+        let mut items = vec![format!("{times}, after p50 {p50} p99 {p99}")];
+        items.extend(reaction.beyond_max.map(|reads| {
+            let reads = counted(reads, "read");
+            format!("by {reads} beyond at most")
+        }));
+        (format!("{}: ", reaction.name), items)
     });
     sensor.chain(notes).chain(reactions).collect()
 }
@@ -190,11 +195,14 @@ mod tests {
             took_p50_ns: 31_000,
             took_p99_ns: 80_500,
             took_max_ns: 90_000,
+            beyond_max: None,
         };
+        let closed =
+            ReactionReport { name: "closed".into(), beyond_max: Some(12), ..reaction.clone() };
         let sensing = SensingReport {
             sensor: Some("pointer chase".into()),
             notes: vec!["requests by core".into()],
-            reactions: vec![reaction],
+            reactions: vec![reaction, closed],
         };
         let lines: Vec<_> =
             sensed(&sensing).into_iter().map(|(head, items)| head + &items.join(", ")).collect();
@@ -202,6 +210,7 @@ mod tests {
             "sensor: pointer chase",
             "sensing: requests by core",
             "throttled: 24 times, after p50 31us p99 80.5us",
+            "closed: 24 times, after p50 31us p99 80.5us, by 12 reads beyond at most",
         ];
         assert_eq!(lines, expected);
     }

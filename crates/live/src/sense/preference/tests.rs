@@ -132,6 +132,30 @@ fn a_hybrid_sums_its_arbiters_and_keeps_kinds_of_cores_apart() {
     let senses = preference.choose(&Sense::Auto).expect("it works");
     assert_eq!(senses.vcpus.reads.map(|code| code.config), Some(0x412e));
     assert_eq!(senses.vcpus.references.map(|code| code.config), Some(0x4f2e));
+    // Those of this host that a test invents never interrupt.
+    assert_eq!(senses.overflows, None);
+    assert_eq!(overflows(senses.vcpus.reads, &senses.meters), None);
+    let rings: [Box<dyn Meter>; 2] = [Box::new(Ringing(true)), Box::new(Ringing(true))];
+    assert_eq!(overflows(senses.vcpus.reads, &rings), senses.vcpus.reads);
+    let [first, _] = rings;
+    let one_asked = [first, Box::new(Ringing(false)) as Box<dyn Meter>];
+    assert_eq!(overflows(senses.vcpus.reads, &one_asked), None, "one would be held by none");
+    assert_eq!(overflows(senses.vcpus.reads, &[]), None);
+}
+
+/// A meter that signals or not.
+struct Ringing(bool);
+
+impl Meter for Ringing {
+    fn read(&mut self, _: Instant) -> std::io::Result<u64> {
+        Ok(0)
+    }
+    fn arm(&mut self, _: Option<u64>) -> std::io::Result<()> {
+        Ok(())
+    }
+    fn fd(&self) -> Option<std::os::fd::RawFd> {
+        self.0.then_some(0)
+    }
 }
 
 #[test]
