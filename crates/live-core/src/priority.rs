@@ -6,6 +6,8 @@ use std::ops::Range;
 /// Of VCPUs in the foreground, by their places in the run queue. Below stand priorities that other
 /// real-time programs of the host may use.
 pub const FOREGROUND: Range<u8> = 10..81;
+/// Of the threads of a VCPU while its group is confined to another core on PREEMPT_RT.
+pub const LEAVING: u8 = 85;
 /// Of the threads that slow a core down on purpose.
 pub const SLOWING: u8 = 90;
 /// Of the runtime's own threads: the supervisor, and the server of the control socket while it
@@ -20,7 +22,8 @@ pub const GUARDIAN: u8 = 99;
 const _: () = assert!(
     0 < FOREGROUND.start
         && FOREGROUND.start < FOREGROUND.end
-        && FOREGROUND.end <= SLOWING
+        && FOREGROUND.end <= LEAVING
+        && LEAVING < SLOWING
         && SLOWING < RUNTIME
         && RUNTIME < AGENT
         && AGENT < GUARDIAN
