@@ -12,12 +12,12 @@
 //! Each VCPU is a sporadic server. A core's foreground list holds all its VCPUs in RM order, each
 //! with the limit `foreground meter + budget usable now`; a spent VCPU is thus skipped until its
 //! next chunk raises the limit. The background list holds all of them again: the runnable in the
-//! order of the rule, then those that sleep (`background.rs`). With `ahead` the next chunk stands there too, behind the VCPU's entry,
-//! as a grant ahead of its instant: as limits only rise from chunk to chunk, what is used
-//! meanwhile does not matter. New VCPUs go to the core that FIND_HOST_CPU names (`place.rs`).
-//! While the memory bus is contended, some cores lose their background (`throttle.rs`). VCPUs
-//! move so that slack per VCPU is even (`balance.rs`), to cores with the colours that they
-//! require (`color.rs`).
+//! order of the rule, then those that sleep (`background.rs`). With `ahead` the next chunk stands
+//! there too, behind the VCPU's entry, as a grant ahead of its instant: as limits only rise from
+//! chunk to chunk, what is used meanwhile does not matter. New VCPUs go to the core that
+//! FIND_HOST_CPU names (`place.rs`). While the memory bus is contended, some cores lose their
+//! background (`throttle.rs`). VCPUs move so that slack per VCPU is even (`balance.rs`), to cores
+//! with the colours that they require (`color.rs`).
 //! # Invariants
 //! Chunks of a server sum to C. A newcomer, or a change, waits for its answer until those VCPUs
 //! that left and beside which it does not fit would have had their budgets back, and no VCPU waits
