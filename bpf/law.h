@@ -127,8 +127,10 @@ struct law_core {
 	__u64 charged;
 	/* What it holds. */
 	struct law_choice now;
-	/* A limit or an instant that is closer than this is reached: less than a switch is worth. */
-	__u64 least;
+	/* A limit that is closer than this is reached: less than a switch is worth. */
+	__u32 least;
+	/* An instant that is closer than this has come. */
+	__u32 soon;
 	__u32 id;
 	__u32 unused;
 };
@@ -159,7 +161,7 @@ LAW_FN bool law_has_service(const struct law_core *core, const struct law_vcpu *
 /* Whether the grant counts at `now`. */
 LAW_FN bool law_counts(const struct law_core *core, const struct law_grant *grant, __u64 now)
 {
-	return grant->from <= now || grant->from - now <= core->least;
+	return grant->from <= now || grant->from - now <= core->soon;
 }
 
 LAW_FN __u64 law_earlier(__u64 one, __u64 other)

@@ -7,15 +7,15 @@
  * and takes a thread of that. So nothing is moved when a plan changes, when a budget is spent or
  * comes back: the next choice is another one.
  *
- * A budget ends, and one that was sent ahead begins, by a timer of the core, one-shot and pinned,
- * which only asks the core to choose again. It is set a little early, by what ends were late at
- * the median so far. All meters are
- * differences of CLOCK_MONOTONIC: what the kernel accounts of a thread misses runs on 7.3.
+ * A budget ends, and one that was sent ahead begins, by a timer of the core (alarm.h), one-shot and
+ * pinned, which only asks the core to choose again. All meters are differences of CLOCK_MONOTONIC:
+ * what the kernel accounts of a thread misses runs on 7.3.
  *
  * Threads that belong to no VCPU are served before the background up to a tenth of the core's
  * time, after it beyond that, and whatever is planned for 50 ms in each second; kernel threads of
  * one core, and the thread that sends the run queues, at once when they wake.
  */
+#include "alarm.h"
 #include "kernel.h"
 #include "law.h"
 #include "others.h"
@@ -30,11 +30,6 @@ const volatile struct sizes sizes SEC(".rodata.sizes");
 
 /* A turn of a thread, where no timer ends it before: the kernel ends it at a tick. */
 #define TURN (4ULL * 1000 * 1000)
-/* A timer may come so much too early. */
-#define LEAST 500
-/* The margin moves by so much at each end, and stays below this. */
-#define MARGIN_STEP 128
-#define MARGIN_MAX (50ULL * 1000)
 
 /* The queue of a VCPU. */
 #define QUEUE_OF(vcpu) (0x10000ULL + (vcpu))
@@ -90,6 +85,35 @@ static __u32 choose(struct core *core, __u32 cpu, struct law_choice *choice, __u
 	return vcpu;
 }
 
+/*
+ * Where a grant begins before a switch to it would be over, or in a moment, the core chooses by
+ * that instant: what is then on it begins in time, and not earlier, as no switch is shorter. What
+ * is on the core already needs none. `was` is when the timer was to ring for a start. Returns the
+ * time by which the core has chosen.
+ */
+static __u64 look_ahead(struct core *core, __u32 cpu, struct law_choice *choice, __u64 was,
+			__u64 now)
+{
+	struct law_choice next;
+	__u64 due = core->due;
+
+	calibrate_lead(core, was, now);
+	core->begins = 0;
+	if (due == LAW_NEVER || due - now > core->reach + WAIT_MAX)
+		return now;
+	if (next_of(cpu, &next, due) == LAW_NONE)
+		return now;
+	if (next.vcpu == core->law.now.vcpu) {
+		now = wait_for(due);
+	} else {
+		now = wait_for(due - core->reach);
+		core->begins = due;
+	}
+	*choice = next;
+	core->due = next.due;
+	return now;
+}
+
 /* Counts the thread among the runnable ones of its VCPU. */
 static void count(struct thread *thread, __u32 cpu)
 {
@@ -111,38 +135,6 @@ static void uncount(struct thread *thread)
 
 	if (counted != LAW_NONE)
 		law_block(vcpus, counted);
-}
-
-/* When the core is to choose again, by its state. */
-static __u64 rings_at(const struct core *core)
-{
-	return law_earlier(core->ends, core->due);
-}
-
-/* Sets the core's timer for that. */
-static void arm(struct core *core, __u32 cpu)
-{
-	__u32 key = cpu & (CORES_MAX - 1);
-	struct alarm *alarm = bpf_map_lookup_elem(&alarms, &key);
-	__u64 at = rings_at(core);
-
-	if (alarm && at != LAW_NEVER)
-		bpf_timer_start(&alarm->timer, at - core->margin,
-				BPF_F_TIMER_ABS | BPF_F_TIMER_CPU_PIN);
-}
-
-/*
- * Half of all ends move the margin up and half down, so that it is what an end was late at the
- * median. What is left of a grant when a timer comes early by it is as good as spent: the switch
- * takes that long.
- */
-static void calibrate(struct core *core, __u64 meter, __u64 until)
-{
-	if (meter > until && core->margin < MARGIN_MAX)
-		core->margin += MARGIN_STEP;
-	else if (meter < until && core->margin >= MARGIN_STEP)
-		core->margin -= MARGIN_STEP;
-	core->law.least = core->margin + LEAST;
 }
 
 /* The core charges what it holds and lets it go. */
@@ -187,7 +179,7 @@ static bool begin_segment(struct core *core, __u32 cpu, struct law_choice *choic
 	if (choice->mode == LAW_BACKGROUND && scx_bpf_dsq_nr_queued(OTHERS) > 0 &&
 	    core->ends > now + SHARE_TURN)
 		core->ends = now + SHARE_TURN;
-	arm(core, cpu);
+	arm(core, cpu, now);
 	return true;
 }
 
@@ -277,7 +269,7 @@ static void go_on(struct core *core, __u32 cpu, struct task_struct *prev,
 	} else {
 		core->law.now = *choice;
 		core->ends = law_spent_at(&core->law, vcpus);
-		arm(core, cpu);
+		arm(core, cpu, now);
 	}
 	set_slice(prev, TURN);
 }
@@ -293,7 +285,7 @@ static bool put_other(struct core *core)
 static void limit_other(struct core *core, __u32 cpu, const struct law_choice *choice, __u64 now)
 {
 	core->ends = choice->vcpu == LAW_NONE ? LAW_NEVER : now + SHARE_TURN;
-	arm(core, cpu);
+	arm(core, cpu, now);
 }
 
 /* The same for `prev`, which goes on. */
@@ -319,6 +311,7 @@ void dispatch(__u64 *ctx)
 	struct thread *thread = NULL;
 	struct law_choice choice;
 	bool is_on = false, is_other_on;
+	__u64 was = core->due;
 
 	if (prev) {
 		is_on = prev->scx.flags & FIND(scx_ent_flags, SCX_TASK_QUEUED);
@@ -328,6 +321,8 @@ void dispatch(__u64 *ctx)
 	charge_reads(core);
 	account_others(core, now);
 	choose(core, cpu, &choice, now);
+	now = look_ahead(core, cpu, &choice, was, now);
+	core->chosen_at = 0;
 	tell_spent(core, cpu, now);
 	is_other_on = is_on && !is_managed(thread);
 	if (others_first(core, &choice, now, is_other_on)) {
@@ -339,8 +334,10 @@ void dispatch(__u64 *ctx)
 		}
 	}
 	if (choice.vcpu != LAW_NONE) {
-		if (dsq_move_to_local(QUEUE_OF(choice.vcpu)))
+		if (dsq_move_to_local(QUEUE_OF(choice.vcpu))) {
+			core->chosen_at = core->begins ? now : 0;
 			return;
+		}
 		if (is_managed(thread) && thread->vcpu == choice.vcpu) {
 			go_on(core, cpu, prev, &choice, now);
 			return;
@@ -354,7 +351,7 @@ void dispatch(__u64 *ctx)
 	}
 	/* The core idles: until something wakes, or a grant begins to count. */
 	core->ends = LAW_NEVER;
-	arm(core, cpu);
+	arm(core, cpu, now);
 }
 
 SEC("struct_ops/runnable")
@@ -382,6 +379,9 @@ void running(__u64 *ctx)
 	if (!is_managed(thread)) {
 		bool is_chosen = core->is_chosen || (thread && thread->is_served);
 
+		/* By an instant that has come since the core chose, a VCPU may come before it. */
+		if (core->is_chosen && core->due <= now + LEAST)
+			is_chosen = false;
 		core->is_chosen = 0;
 		core->others_from = now;
 		choose(core, cpu, &choice, now);
@@ -397,7 +397,10 @@ void running(__u64 *ctx)
 	}
 	core->is_chosen = 0;
 	count(thread, cpu);
-	if (choose(core, cpu, &choice, now) == thread->vcpu && begin_segment(core, cpu, &choice, now))
+	calibrate_reach(core, now);
+	/* It may be on the core a moment before the instant for which it was chosen. */
+	if (choose(core, cpu, &choice, core->begins > now ? core->begins : now) == thread->vcpu &&
+	    begin_segment(core, cpu, &choice, now))
 		return;
 	/*
 	 * It came here past the law: preempted by a real-time thread, or tended. It is charged for
@@ -458,17 +461,6 @@ __s32 init_task(__u64 *ctx)
 	return 0;
 }
 
-/* A core's timer: it chooses again. A timer that another start has replaced is not asked for. */
-static int ring(void *map, __u32 *cpu, struct alarm *alarm)
-{
-	struct core *core = core_of(*cpu);
-	__u64 at = rings_at(core);
-
-	if (at != LAW_NEVER && bpf_ktime_get_ns() + core->margin + LEAST >= at)
-		scx_bpf_kick_cpu(*cpu, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
-	return 0;
-}
-
 SEC("struct_ops.s/init")
 __s32 init(__u64 *ctx)
 {
@@ -488,6 +480,8 @@ __s32 init(__u64 *ctx)
 
 		core->law.id = i;
 		core->law.least = LEAST;
+		core->law.soon = LEAST;
+		core->lead_step = LEAD_STEP_MAX;
 		core->law.now = law_idle();
 		core->ends = LAW_NEVER;
 		core->due = LAW_NEVER;

@@ -17,7 +17,7 @@ struct core {
 	__u64 ends;
 	/* When a grant begins to count for which the core is to choose again; LAW_NEVER = none. */
 	__u64 due;
-	/* By how much the timer is set early. */
+	/* By how much the timer is set early for an end. */
 	__u64 margin;
 	/* When what the core holds began to run. */
 	__u64 from;
@@ -37,10 +37,19 @@ struct core {
 	__u32 is_chosen;
 	__u32 unused;
 	struct law_memory memory;
+	/* By how much it is set early for a start, by how much that grows, and what a switch takes. */
+	__u32 lead;
+	__u32 lead_step;
+	__u32 reach;
+	__u32 unused2;
+	/* The instant for which the core has chosen before it came; 0 = none. */
+	__u64 begins;
+	/* When dispatch() chose for that instant a VCPU that has not run since; 0 = it has. */
+	__u64 chosen_at;
 } __attribute__((aligned(64)));
 
 /* crates/kernel/src/layout.rs has these numbers. */
-_Static_assert(sizeof(struct law_grant) == 32 && sizeof(struct core) == 192 &&
+_Static_assert(sizeof(struct law_grant) == 32 && sizeof(struct core) == 256 &&
 	       sizeof(struct law_vcpu) == 40, "sizes");
 _Static_assert(__builtin_offsetof(struct core, margin) == 88, "margin");
 _Static_assert(__builtin_offsetof(struct core, others_ran) == 144, "others_ran");

@@ -246,7 +246,9 @@ int main(int argc, char **argv)
 	if (n_cores > CORES || n_vcpus > LAW_VCPUS)
 		return 3;
 	for (__u32 i = 0; i < n_cores; i++) {
-		cores[i] = (struct law_core){ .id = i, .least = least, .now = law_idle() };
+		cores[i] = (struct law_core){
+			.id = i, .least = least, .soon = least, .now = law_idle(),
+		};
 		law_clear_slots(&slots[i]);
 		queues[i][slots[i].read].allowance = LAW_NEVER;
 		queues[i][slots[i].read].background_allowed = 1;

@@ -22,7 +22,7 @@ pub(crate) const VCPU: usize = 5;
 /// Words of `struct core`, and where what is read of it stands: its meter of reads, up to when it
 /// is charged, where the grant ends of what it holds, the VCPU and the mode of that, the margin,
 /// since when it holds it, the time of what belongs to no VCPU, and the reads that are not charged.
-pub(crate) const CORE: usize = 24;
+pub(crate) const CORE: usize = 32;
 const CORE_READS: usize = 0;
 const CORE_CHARGED: usize = 1;
 const CORE_UNTIL: usize = 2;
@@ -303,6 +303,23 @@ mod tests {
 
     fn words(count: usize) -> Vec<AtomicU64> {
         (0..count).map(|_| AtomicU64::new(0)).collect()
+    }
+
+    #[test]
+    fn there_is_as_much_room_here_as_in_the_object() {
+        let [law, shared] =
+            [include_str!("../../../bpf/law.h"), include_str!("../../../bpf/shared.h")];
+        for (text, name, here) in [
+            (law, "LAW_VCPUS", VCPUS as usize),
+            (law, "LAW_FOREGROUND_MAX", FOREGROUND),
+            (law, "LAW_BACKGROUND_MAX", BACKGROUND),
+            (shared, "CORES_MAX", CORES as usize),
+        ] {
+            let number = |line: &str| {
+                line.strip_prefix("#define ")?.strip_prefix(name)?.trim().parse::<usize>().ok()
+            };
+            assert_eq!(text.lines().find_map(number), Some(here), "{name}");
+        }
     }
 
     #[test]

@@ -143,7 +143,7 @@ two)
     begin /lab/plain.toml 6 first
     for backend in sched-ext agents; do
         maracas run /lab/one.toml --duration 1s --backend $backend > /tmp/second.out 2>&1
-        echo "fact second-$backend $? $(grep -c "is managed by\|$run" /tmp/second.out)"
+        echo "fact second-$backend $? $(grep -c "is managed by\|end of the scheduler maracas" /tmp/second.out)"
         tail -n 1 /tmp/second.out >&2
     done
     after first

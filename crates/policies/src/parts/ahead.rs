@@ -38,3 +38,22 @@ pub(crate) const fn depth(vcpus: usize) -> usize {
     };
     if room < DEPTH { room } else { DEPTH }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{BACKGROUND, FOREGROUND};
+
+    /// The law in C, which the scheduler in the kernel is made of.
+    const LAW: &str = include_str!("../../../../bpf/law.h");
+
+    #[test]
+    fn a_run_queue_has_as_much_room_here_as_in_the_kernel() {
+        for (name, here) in [("LAW_FOREGROUND_MAX", FOREGROUND), ("LAW_BACKGROUND_MAX", BACKGROUND)]
+        {
+            let number = |line: &str| {
+                line.strip_prefix("#define ")?.strip_prefix(name)?.trim().parse::<usize>().ok()
+            };
+            assert_eq!(LAW.lines().find_map(number), Some(here), "{name}");
+        }
+    }
+}
