@@ -16,11 +16,13 @@ fn scenario(parameters: &str) -> String {
 #[test]
 fn the_scheduler_in_the_kernel_refuses_what_it_does_not_do_on_any_host() {
     let scratch = Scratch::new();
-    scratch.write("reads.toml", scenario("throttle = \"latency\"\nmax_latency = 145"));
-    let reads = ["run", "reads.toml", "--backend", "sched-ext"];
+    // Without a sensor no host knows latency.
+    let blind = "throttle = \"latency\"\nmax_latency = 145\n[live]\nsense = \"off\"";
+    scratch.write("blind.toml", scenario(blind));
+    let words = ["run", "blind.toml", "--backend", "sched-ext"];
     let why = "--backend sched-ext cannot carry this out: ";
-    expect_refusal("memory", &scratch, &reads, why);
-    expect_refusal("memory", &scratch, &reads, "is to know of memory, which is not counted there");
+    expect_refusal("latency", &scratch, &words, why);
+    expect_refusal("latency", &scratch, &words, "by latency, which no sensor knows here");
 }
 
 /// As the tests are built, by default.
