@@ -60,25 +60,11 @@ impl<T> List<T> {
         let before: usize = self.parts[..part].iter().map(Vec::len).sum();
         before + self.parts[part].partition_point(is_before)
     }
-    /// The same among the first `count` entries.
-    ///
-    /// # Panics
-    /// Where there are fewer than `count`.
-    pub fn partition_point_of(&self, count: usize, mut is_before: impl FnMut(&T) -> bool) -> usize {
+    /// The same among the first `count` entries, where it is false of all others.
+    pub fn partition_point_of(&self, count: usize, is_before: impl FnMut(&T) -> bool) -> usize {
         match self.parts.first() {
             Some(entries) if count <= entries.len() => entries[..count].partition_point(is_before),
-            _ => {
-                let mut between = (0, count);
-                while between.0 < between.1 {
-                    let middle = usize::midpoint(between.0, between.1);
-                    if is_before(&self[middle]) {
-                        between.0 = middle + 1;
-                    } else {
-                        between.1 = middle;
-                    }
-                }
-                between.0
-            }
+            _ => self.partition_point(is_before).min(count),
         }
     }
     /// Exchanges two entries.

@@ -60,10 +60,8 @@ mod tests {
         let core = Platform::detect().expect("a host").cores[0];
         let cores: [(CoreId, HardwareCore); 1] = [(CoreId(0), core)];
         let mut senses = match open(&ThisHardware, &cores) {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                return eprintln!("skipped: needs CAP_PERFMON: {error}");
-            }
-            opened => opened.expect("every kernel counts them"),
+            Err(error) => return crate::host::tests::refused(&error, "CAP_PERFMON"),
+            Ok(senses) => senses,
         };
         assert_eq!((senses.overflows, senses.vcpus.reads), (Some(EVENT), Some(EVENT)));
         assert!(senses.meters.iter().all(|meter| meter.fd().is_none()));
