@@ -103,6 +103,7 @@ fn check_wake(now: Instant, plan: &Plan) {
 
 /// Something that happened.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[repr(u8)] // A plain tag: every event is told apart by each policy and observer.
 pub enum Event {
     /// A VCPU ran for one segment on one core in one mode.
     Ran(Segment),

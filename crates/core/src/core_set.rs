@@ -8,18 +8,20 @@ const WORDS: usize = MAX_CORES.div_ceil(BITS);
 
 /// A set of cores.
 ///
-/// Two levels of bits: a word for every 64 cores, and one bit for each word that is not zero. So
-/// emptying a set, going through it and joining another to it cost what is in them, and a machine
-/// of a few cores does not pay for [`MAX_CORES`].
+/// A bit for each core. The first 64 stand in a word of their own, so that a machine of as many
+/// pays for no more; of the words behind, one bit each says which are not zero. So emptying a set,
+/// going through it and joining another to it cost what is in them, not [`MAX_CORES`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct CoreSet {
+    low: u64,
+    /// Which of `high` are not zero.
     used: u16,
-    words: [u64; WORDS],
+    high: [u64; WORDS - 1],
 }
 
 impl CoreSet {
     /// No core.
-    pub const EMPTY: Self = Self { used: 0, words: [0; WORDS] };
+    pub const EMPTY: Self = Self { low: 0, used: 0, high: [0; WORDS - 1] };
 
     /// Puts `core` in.
     ///
@@ -27,8 +29,15 @@ impl CoreSet {
     /// Where there can be no such core.
     #[inline]
     pub const fn insert(&mut self, core: CoreId) {
-        let (word, bit) = place(core);
-        self.words[word] |= bit;
+        if is_low(core) {
+            self.low |= bit(core);
+        } else {
+            self.insert_high(core);
+        }
+    }
+    const fn insert_high(&mut self, core: CoreId) {
+        let word = word(core);
+        self.high[word] |= bit(core);
         self.used |= 1 << word;
     }
     /// Takes `core` out.
@@ -37,9 +46,16 @@ impl CoreSet {
     /// Where there can be no such core.
     #[inline]
     pub const fn remove(&mut self, core: CoreId) {
-        let (word, bit) = place(core);
-        self.words[word] &= !bit;
-        if self.words[word] == 0 {
+        if is_low(core) {
+            self.low &= !bit(core);
+        } else {
+            self.remove_high(core);
+        }
+    }
+    const fn remove_high(&mut self, core: CoreId) {
+        let word = word(core);
+        self.high[word] &= !bit(core);
+        if self.high[word] == 0 {
             self.used &= !(1 << word);
         }
     }
@@ -49,30 +65,28 @@ impl CoreSet {
     /// Where there can be no such core.
     #[inline]
     pub const fn contains(&self, core: CoreId) -> bool {
-        let (word, bit) = place(core);
-        self.words[word] & bit != 0
+        let bits = if is_low(core) { self.low } else { self.high[word(core)] };
+        bits & bit(core) != 0
     }
     /// Whether no core is in.
     #[inline]
     pub const fn is_empty(&self) -> bool {
-        self.used == 0
+        self.low == 0 && self.used == 0
     }
     /// How many cores are in.
     #[inline]
     pub fn len(&self) -> usize {
+        let low = self.low.count_ones() as usize;
         if self.used == 0 {
-            return 0;
+            return low;
         }
-        if self.used == 1 {
-            return self.words[0].count_ones() as usize;
-        }
-        self.places().map(|word| self.words[word].count_ones() as usize).sum()
+        low + self.places().map(|word| self.high[word].count_ones() as usize).sum::<usize>()
     }
     /// The only core in, if it is one alone and among the first 64.
     #[inline]
     pub const fn only(&self) -> Option<CoreId> {
-        if self.used == 1 && self.words[0].is_power_of_two() {
-            Some(CoreId(self.words[0].trailing_zeros() as u16))
+        if self.used == 0 && self.low.is_power_of_two() {
+            Some(CoreId(self.low.trailing_zeros() as u16))
         } else {
             None
         }
@@ -80,39 +94,46 @@ impl CoreSet {
     /// The lowest core in.
     #[inline]
     pub const fn first(&self) -> Option<CoreId> {
+        if self.low != 0 {
+            return Some(CoreId(self.low.trailing_zeros() as u16));
+        }
         if self.used == 0 {
             return None;
         }
-        let word = self.used.trailing_zeros() as usize % WORDS;
-        Some(CoreId((word * BITS) as u16 + self.words[word].trailing_zeros() as u16))
+        let word = self.used.trailing_zeros() as usize;
+        Some(CoreId(first_of(word) + self.high[word].trailing_zeros() as u16))
     }
     /// Takes all cores out.
     #[inline]
     pub fn clear(&mut self) {
-        // Nearly always the first word alone.
-        if self.used > 1 {
-            self.places().for_each(|word| self.words[word] = 0);
+        self.low = 0;
+        if self.used != 0 {
+            self.places().for_each(|word| self.high[word] = 0);
+            self.used = 0;
         }
-        (self.used, self.words[0]) = (0, 0);
     }
     /// Puts all of `other` in.
     #[inline]
     pub fn insert_all(&mut self, other: &Self) {
-        if other.used > 1 {
-            other.places().for_each(|word| self.words[word] |= other.words[word]);
+        self.low |= other.low;
+        if other.used != 0 {
+            other.places().for_each(|word| self.high[word] |= other.high[word]);
+            self.used |= other.used;
         }
-        self.words[0] |= other.words[0];
-        self.used |= other.used;
     }
     /// Takes the lowest core out.
     #[inline]
     pub fn pop_first(&mut self) -> Option<CoreId> {
-        let first = self.first()?;
-        let word = first.0 as usize / BITS % WORDS;
-        self.words[word] &= self.words[word].wrapping_sub(1);
-        if self.words[word] == 0 {
-            self.used &= self.used.wrapping_sub(1);
+        if self.low != 0 {
+            let first = CoreId(self.low.trailing_zeros() as u16);
+            self.low &= self.low.wrapping_sub(1);
+            return Some(first);
         }
+        if self.used == 0 {
+            return None;
+        }
+        let first = self.first()?;
+        self.remove_high(first);
         Some(first)
     }
     /// The cores in either set.
@@ -124,35 +145,50 @@ impl CoreSet {
     /// The cores, in increasing order.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = CoreId> {
-        let (mut used, mut bits, mut first) = (self.used & !1, self.words[0], 0);
+        let (mut used, mut bits, mut first) = (self.used, self.low, 0);
         core::iter::from_fn(move || {
             if bits == 0 {
                 if used == 0 {
                     return None;
                 }
-                let word = used.trailing_zeros() as usize % WORDS;
+                let word = used.trailing_zeros() as usize;
                 used &= used.wrapping_sub(1);
-                (bits, first) = (self.words[word], (word * BITS) as u16);
+                (bits, first) = (self.high[word], first_of(word));
             }
             let core = CoreId(first + bits.trailing_zeros() as u16);
             bits &= bits.wrapping_sub(1);
             Some(core)
         })
     }
-    /// The words that are not zero, by their places.
+    /// The words of `high` that are not zero, by their places.
     #[inline]
     fn places(&self) -> impl Iterator<Item = usize> + use<> {
         let mut used = self.used;
         core::iter::from_fn(move || {
-            let word = (used != 0).then_some(used.trailing_zeros() as usize % WORDS);
+            let word = (used != 0).then_some(used.trailing_zeros() as usize);
             used &= used.wrapping_sub(1);
             word
         })
     }
 }
 
-const fn place(core: CoreId) -> (usize, u64) {
-    (core.0 as usize / BITS, 1 << (core.0 as usize % BITS))
+const fn is_low(core: CoreId) -> bool {
+    core.0 < BITS as u16
+}
+
+/// Its bit in its word.
+const fn bit(core: CoreId) -> u64 {
+    1 << (core.0 as usize % BITS)
+}
+
+/// The place of its word in `high`.
+const fn word(core: CoreId) -> usize {
+    core.0 as usize / BITS - 1
+}
+
+/// The core of the lowest bit of a word of `high`.
+const fn first_of(word: usize) -> u16 {
+    ((word + 1) * BITS) as u16
 }
 
 impl Default for CoreSet {

@@ -44,7 +44,7 @@ pub struct Running {
 }
 
 /// The machine law for one core at `now`. `memory_meter` is the core's cumulative memory traffic.
-#[inline]
+#[inline(always)] // Asked after every event of the simulator.
 pub fn next(
     run_queue: &RunQueue,
     now: Instant,

@@ -28,6 +28,7 @@ mod rate;
 pub mod resources;
 pub mod script;
 pub mod sensor;
+mod short;
 mod soonest;
 mod time;
 mod wire;
@@ -45,6 +46,7 @@ pub use model::{
 pub use overheads::Overheads;
 pub use pace::{Pace, PacePhase};
 pub use rate::{PPB, Rate, gcd};
+pub use short::Short;
 pub use soonest::Soonest;
 pub use time::{Duration, Instant};
 pub use workload::{Cost, Program, Workload};

@@ -225,6 +225,9 @@ pub fn run(
     options: &Options,
     observer: &mut dyn Observer,
 ) -> Outcome {
+    if memory::is_bare(system, options) {
+        return run_with(system, programs, policy, options, observer, memory::BareRun);
+    }
     run_with(system, programs, policy, options, observer, memory::NoContention)
 }
 

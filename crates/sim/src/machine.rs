@@ -18,9 +18,12 @@ use maracas_core::contract::{End, Event, Limit, Mode, Observer, ServiceRequest};
 use maracas_core::dispatch::{Readings, Running};
 use maracas_core::script::Scripts;
 use maracas_core::{
-    CoreId, CoreSet, Duration, Instant, Plan, Policy, Program, Soonest, System, VcpuId,
+    CoreId, CoreSet, Duration, Instant, JobId, Plan, Policy, Program, Soonest, System, VcpuId,
 };
 use memory::{MemoryMeter, Sampled};
+
+/// How many failing service requests and spent allowances a policy may answer at one instant.
+const ANSWERS: usize = 1_000;
 
 /// One core and what runs on it.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +76,8 @@ pub(crate) struct Machine<'a, C> {
     plan: Plan,
     /// When the next decision is taken.
     due: Instant,
+    /// How often it may be taken at one instant.
+    most_decisions: usize,
     /// Whether the policy got any event since it was last asked.
     reported: bool,
     /// Where the first of these things happened.
@@ -99,6 +104,7 @@ impl<'a, C: Contention> Machine<'a, C> {
         let meters = policy.meters();
         contention.meter(meters);
         let count = system.cores.len();
+        let demands = Demands::new(system, programs, options.seed);
         let mut agenda = Agenda::default();
         // A program that ends when it starts, or before, never comes.
         let comes = |program: &Program| program.arrive < program.depart;
@@ -115,7 +121,8 @@ impl<'a, C: Contention> Machine<'a, C> {
             contention,
             now: Instant::ZERO,
             agenda,
-            demands: Demands::new(system, programs, options.seed),
+            most_decisions: count + 3 * demands.len() + ANSWERS,
+            demands,
             changes: Vec::new(),
             asked: Vec::new(),
             cores: vec![Core::IDLE; count],
@@ -165,7 +172,7 @@ impl<'a, C: Contention> Machine<'a, C> {
             }
             assert!(now >= self.now, "time ran backwards, from {} to {now}", self.now);
             self.now = now;
-            if self.demands.locks.is_some() {
+            if self.shares() {
                 self.count_blocking();
             }
             if on_cores == now {
@@ -186,6 +193,12 @@ impl<'a, C: Contention> Machine<'a, C> {
             }
         }
         self.end()
+    }
+
+    /// Whether jobs share resources.
+    #[inline]
+    pub(super) fn shares(&self) -> bool {
+        !C::BARE && self.demands.locks.is_some()
     }
 
     /// Closes the run: completions on the horizon, the running segments, what was not reported yet.
@@ -258,12 +271,13 @@ impl<'a, C: Contention> Machine<'a, C> {
     }
 
     fn finish_piece(&mut self, vcpu: u32, core: usize, concerned: &mut CoreSet) {
-        if self.demands.locks.is_some() && self.pass_cut(vcpu, core, concerned) {
+        if self.shares() && self.pass_cut(vcpu, core, concerned) {
             return;
         }
         match self.demands.finish(vcpu, self.now) {
             Done::Plain => {}
             Done::Sleep(thread, until) => self.agenda.push(until, Kind::Wake, thread),
+            Done::Completed(id, deadline) => self.complete(core, id, deadline),
             Done::Job => self.complete_jobs(vcpu, core),
             Done::ServiceRequest => self.finish_service_request(core),
             Done::Acts => self.perform(concerned),
@@ -272,14 +286,19 @@ impl<'a, C: Contention> Machine<'a, C> {
         self.set_changed = true;
     }
 
+    #[inline]
+    fn complete(&mut self, core: usize, id: JobId, deadline: Instant) {
+        self.outcome.completed += 1;
+        self.outcome.missed += u64::from(self.now > deadline);
+        self.tell(core, &Event::Completed(id));
+        if self.shares() {
+            self.end_job(id.vcpu.0);
+        }
+    }
+
     fn complete_jobs(&mut self, vcpu: u32, core: usize) {
         while let Some((id, deadline)) = self.demands.complete(vcpu) {
-            self.outcome.completed += 1;
-            self.outcome.missed += u64::from(self.now > deadline);
-            self.tell(core, &Event::Completed(id));
-            if self.demands.locks.is_some() {
-                self.end_job(vcpu);
-            }
+            self.complete(core, id, deadline);
             if !self.demands.of(vcpu).has_pending() {
                 return;
             }
@@ -325,16 +344,16 @@ impl<'a, C: Contention> Machine<'a, C> {
     }
 
     fn release(&mut self, vcpu: u32, concerned: &mut CoreSet) {
-        let core = self.place_of(vcpu);
         let running = self.demands.of(vcpu).on;
         if running != NONE {
             // A release may cut short the optional part that the VCPU is running.
             self.settle(running as usize);
         }
+        let core = if C::BARE { 0 } else { self.place_of(vcpu) };
         let Some((job, next)) = self.demands.release(vcpu, self.now) else {
             return self.agenda.pop();
         };
-        if self.demands.locks.is_some() {
+        if self.shares() {
             self.begin_job(vcpu);
         }
         self.agenda.put_off(next);

@@ -12,8 +12,8 @@ use crate::rng::{Purpose, Stream};
 use crate::script::ScriptedThreads;
 use maracas_core::contract::Mode;
 use maracas_core::{
-    Arrival, Cost, Duration, Instant, Job, JobId, Program, Reservation, Role, System, Vcpu, VcpuId,
-    Workload,
+    Arrival, Cost, Duration, Instant, Job, JobId, Program, Reservation, Role, Short, System, Vcpu,
+    VcpuId, Workload,
 };
 use std::collections::VecDeque;
 
@@ -54,7 +54,7 @@ struct Thread {
     vcpu: u32,
     workload: Workload,
     state: State,
-    /// Service until the end of the piece.
+    /// Service until the end of the piece, while it is not the one that its VCPU runs.
     left: Duration,
     /// Pieces done of the VCPU's jobs.
     done: u32,
@@ -72,6 +72,8 @@ pub(crate) struct Demand {
     pub(crate) standing: Standing,
     /// The program that runs when the VCPU does; `NONE` = the VCPU is blocked.
     current: u32,
+    /// Its service until the end of its piece.
+    left: Duration,
     /// Programs that wait for `current` to block, in order.
     waiting: VecDeque<u32>,
     threads: Vec<u32>,
@@ -84,7 +86,7 @@ pub(crate) struct Demand {
     released: u32,
     completed: u32,
     /// Deadlines of the jobs released and not completed.
-    pending: VecDeque<Instant>,
+    pending: Short<Instant>,
     releases: Stream,
     /// Sporadic jobs are released at whole nanoseconds, however finely an exact study divides time.
     ticks_per_ns: u64,
@@ -96,6 +98,8 @@ pub(crate) struct Demand {
     pub(crate) run_queue: u32,
     /// The decision that put it there.
     pub(crate) stamp: u64,
+    /// The turn in which it woke last ([`Demands::turn`]); 0 = never.
+    woke: u64,
     /// A wake not yet reported: on whose behalf it was.
     pub(crate) hidden: Option<Option<VcpuId>>,
 }
@@ -104,7 +108,8 @@ pub(crate) struct Demand {
 pub(crate) struct Demands {
     vcpus: Vec<Demand>,
     threads: Vec<Thread>,
-    pub(crate) wakes: readings::Wakes,
+    /// One more than how often the policy was asked: it is told of all wakes before.
+    pub(crate) turn: u64,
     /// What threads with scripts are about.
     scripted: Option<Box<ScriptedThreads>>,
     /// What their jobs share.
@@ -131,6 +136,8 @@ pub(crate) enum Start {
 pub(crate) enum Done {
     /// Nothing but what the VCPU itself shows.
     Plain,
+    /// This job is complete, whose deadline is given.
+    Completed(JobId, Instant),
     /// It counts towards a job.
     Job,
     /// The program (given) sleeps until then.
@@ -184,7 +191,7 @@ impl Demands {
             threads[demand.threads[0] as usize].state = State::Blocked;
         }
         let locks = system.resources.as_ref().map(|it| Box::new(Locks::new(system, it)));
-        Self { vcpus, threads, wakes: <_>::default(), scripted: None, locks }
+        Self { vcpus, threads, turn: 1, scripted: None, locks }
     }
 
     #[inline]
@@ -213,16 +220,15 @@ impl Demands {
     /// Service until the end of the current piece of a runnable VCPU.
     #[inline]
     pub(crate) fn left(&self, vcpu: u32) -> Duration {
-        self.threads[self.of(vcpu).current as usize].left
+        self.of(vcpu).left
     }
     /// A VCPU ran for `time` and did `work`.
     #[inline]
     pub(crate) fn serve(&mut self, vcpu: u32, mode: Mode, time: Duration, work: Duration) {
         let demand = &mut self.vcpus[vcpu as usize];
         demand.meters[mode as usize] += time;
-        let left = &mut self.threads[demand.current as usize].left;
-        if *left != Duration::MAX {
-            *left = left.saturating_sub(work);
+        if demand.left != Duration::MAX {
+            demand.left = demand.left.saturating_sub(work);
         }
     }
 
@@ -290,15 +296,26 @@ impl Demands {
         }
     }
 
+    /// A program has a piece of work.
+    #[inline]
     fn enqueue(&mut self, thread: u32) {
         let own = &mut self.threads[thread as usize];
         own.state = State::Working;
         let demand = &mut self.vcpus[own.vcpu as usize];
         if demand.current == NONE {
-            demand.current = thread;
-            self.wakes.woke(own.vcpu);
+            (demand.current, demand.left) = (thread, own.left);
+            demand.woke = self.turn;
         } else {
             demand.waiting.push_back(thread);
+        }
+    }
+    /// The program that a VCPU runs has nothing to do: the next one goes on.
+    #[inline]
+    fn go_on(&mut self, vcpu: u32) {
+        let demand = &mut self.vcpus[vcpu as usize];
+        demand.current = demand.waiting.pop_front().unwrap_or(NONE);
+        if demand.current != NONE {
+            demand.left = self.threads[demand.current as usize].left;
         }
     }
 
@@ -306,16 +323,19 @@ impl Demands {
     /// release; `None` where no program works on jobs any more.
     pub(crate) fn release(&mut self, vcpu: u32, now: Instant) -> Option<(Job, Instant)> {
         let demand = &mut self.vcpus[vcpu as usize];
-        let works = |thread: &Thread| thread.workload.has_jobs() && thread.state != State::Away;
+        let works = |thread: &u32| {
+            let thread = &self.threads[*thread as usize];
+            thread.workload.has_jobs() && thread.state != State::Away
+        };
         let one_works = match &demand.threads[..] {
-            [one] => works(&self.threads[*one as usize]),
-            all => all.iter().any(|thread| works(&self.threads[*thread as usize])),
+            [one] => works(one),
+            all => all.iter().any(works),
         };
         if !one_works {
             demand.releasing = false;
             return None;
         }
-        let id = JobId { vcpu: demand.vcpu.id, index: demand.released };
+        let id = demand.id_of(demand.released);
         let deadline = now.saturating_add(demand.vcpu.reservation.deadline);
         demand.released += 1;
         demand.pending.push_back(deadline);
@@ -332,6 +352,7 @@ impl Demands {
     }
 
     /// A job was released: a program that waits for one, or improves its last result, begins.
+    #[inline]
     fn take_job(&mut self, thread: u32) {
         let own = &mut self.threads[thread as usize];
         let (Workload::Periodic { cost } | Workload::Anytime { mandatory: cost, .. }) =
@@ -345,7 +366,7 @@ impl Demands {
                 self.enqueue(thread);
             }
             State::Improving => {
-                own.left = own.costs.draw(cost);
+                self.vcpus[own.vcpu as usize].left = own.costs.draw(cost);
                 own.state = State::Working;
             }
             State::Away | State::Held | State::Working => {}
@@ -408,7 +429,15 @@ impl Demands {
             }
             Workload::Periodic { cost } => {
                 own.done += 1;
-                (own.next_piece(own.done < demand.released, cost), Done::Job)
+                let more = own.next_piece(own.done < demand.released, cost);
+                // A job of its only program is done with its piece.
+                let is_only = demand.threads.len() == 1;
+                let deadline = if is_only { demand.pending.pop_front() } else { None };
+                let done = deadline.map_or(Done::Job, |deadline| {
+                    demand.completed += 1;
+                    Done::Completed(demand.id_of(own.done - 1), deadline)
+                });
+                (more, done)
             }
             Workload::Anytime { .. } if own.state == State::Improving => (false, Done::Plain),
             Workload::Anytime { mandatory, optional } => {
@@ -421,9 +450,11 @@ impl Demands {
                 (more || !optional.is_zero(), Done::Job)
             }
         };
-        if !more {
+        if more {
+            demand.left = own.left;
+        } else {
             own.state = State::Blocked;
-            demand.current = demand.waiting.pop_front().unwrap_or(NONE);
+            self.go_on(vcpu);
         }
         done
     }
@@ -447,7 +478,7 @@ impl Demands {
             return None;
         }
         let deadline = demand.pending.pop_front()?;
-        let id = JobId { vcpu: demand.vcpu.id, index: demand.completed };
+        let id = demand.id_of(demand.completed);
         demand.completed += 1;
         Some((id, deadline))
     }
@@ -468,10 +499,12 @@ impl Demands {
         let own = &mut self.threads[thread as usize];
         own.state = State::Away;
         let demand = &mut self.vcpus[own.vcpu as usize];
+        let vcpu = own.vcpu;
         demand.waiting.retain(|other| *other != thread);
         if demand.current == thread {
-            demand.current = demand.waiting.pop_front().unwrap_or(NONE);
+            self.go_on(vcpu);
         }
+        let demand = &mut self.vcpus[vcpu as usize];
         demand.staying -= 1;
         let leaves = demand.staying == 0 && demand.standing != Standing::Out;
         if leaves {
@@ -510,6 +543,7 @@ impl Demand {
             vcpu: vcpu.clone(),
             standing,
             current: NONE,
+            left: Duration::ZERO,
             waiting: VecDeque::new(),
             threads: Vec::new(),
             staying: 0,
@@ -518,13 +552,14 @@ impl Demand {
             releasing: false,
             released: 0,
             completed: 0,
-            pending: VecDeque::new(),
+            pending: Short::default(),
             releases: Stream::new(seed, Purpose::Release, vcpu.id.0, 0),
             ticks_per_ns: 1,
             on: NONE,
             last: NONE,
             run_queue: NONE,
             stamp: 0,
+            woke: 0,
             hidden: None,
         }
     }
@@ -538,6 +573,9 @@ impl Demand {
     /// Its programs, by their place among all.
     pub(crate) fn programs(&self) -> &[u32] {
         &self.threads
+    }
+    const fn id_of(&self, index: u32) -> JobId {
+        JobId { vcpu: self.vcpu.id, index }
     }
     #[inline]
     pub(crate) const fn runnable(&self) -> bool {

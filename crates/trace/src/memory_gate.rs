@@ -18,6 +18,13 @@ impl MemoryGate {
     pub(crate) fn matters(run_queue: &RunQueue) -> bool {
         Self::may_close(run_queue) || run_queue.has_memory_limits()
     }
+    /// The same, but for what stands in the foreground with a memory limit.
+    #[inline]
+    pub(crate) fn matters_for_background(run_queue: &RunQueue) -> bool {
+        let is_limited = |grant: &Grant| grant.memory != MemoryLimit::NEVER;
+        Self::may_close(run_queue)
+            || !run_queue.background.is_empty() && run_queue.background.iter().any(is_limited)
+    }
     /// Whether it may do so for the whole core, or all of its background.
     pub(crate) fn may_close(run_queue: &RunQueue) -> bool {
         !run_queue.background_allowed || run_queue.allowance != MemoryLimit::NEVER

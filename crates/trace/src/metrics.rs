@@ -64,7 +64,9 @@ use self::task::Task;
 use crate::Report;
 use crate::memory_gate::MemoryGate;
 use crate::report::{MemoryReport, Run, StatisticReport};
-use maracas_core::contract::{End, Event, Mode, Observer, Plan, RunQueue, Segment, Statistic};
+use maracas_core::contract::{
+    End, Event, MemoryLimit, Mode, Observer, Plan, RunQueue, Segment, Statistic,
+};
 use maracas_core::control::StatisticGauge;
 use maracas_core::journal::{Header, JournalError, Note, Reader, Record};
 use maracas_core::{Class, CoreId, CoreSet, Duration, Instant, Job, JobId, Vcpu, VcpuId};
@@ -403,11 +405,10 @@ impl Metrics {
         // Where budgets are meant on whichever core, its speed does not matter.
         let matters = self.task(segment.vcpu).windows.is_meant_on_a_class();
         let milli = if matters { self.speed_milli(segment.core) } else { 0 };
-        let task = self.task(segment.vcpu);
+        let task = &mut self.tasks[segment.vcpu.0 as usize];
         task.ran(segment, milli);
         if task.windows.is_ripe() {
-            let place = segment.vcpu.0 as usize;
-            self.tasks[place].settle_ripe(self.decisions, self.causes.thefts());
+            task.settle_ripe(self.decisions, self.causes.thefts());
         }
         if let Some(fairness) = &mut self.fairness {
             fairness.ran(segment);
@@ -453,10 +454,12 @@ impl Metrics {
     #[inline]
     fn run_queue_changed(&mut self, now: Instant, core: CoreId, run_queue: &RunQueue) {
         core_time(&mut self.cores, core).decisions += 1;
+        let mut matters = MemoryGate::matters_for_background(run_queue);
         for grant in &run_queue.foreground {
             self.task(grant.vcpu).was_promised = true;
+            matters |= grant.memory != MemoryLimit::NEVER;
         }
-        if MemoryGate::matters(run_queue) || self.closed.contains(core) {
+        if matters || self.closed.contains(core) {
             self.gate_changed(now, core, run_queue);
         }
     }

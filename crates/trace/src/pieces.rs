@@ -1,7 +1,6 @@
 //! Cutting segments into the pieces that jobs are made of.
 
-use maracas_core::Instant;
-use std::collections::VecDeque;
+use maracas_core::{Instant, Short};
 
 /// Cuts the segments of one VCPU at the beginnings and ends of its jobs: a segment goes on from one
 /// job to the next where the next is released already, and past the last job where work remains
@@ -12,7 +11,7 @@ use std::collections::VecDeque;
 /// come late) cuts nothing.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Splitter {
-    jobs: VecDeque<Bounds>,
+    jobs: Short<Bounds>,
 }
 
 /// When a job was released and when it ended, as far as that is known.

@@ -1,8 +1,7 @@
 //! Whether a VCPU has something to run, as far as was reported, however late and in whatever order.
 
-use super::short::Short;
 use core::num::NonZero;
-use maracas_core::{Instant, Job, JobId};
+use maracas_core::{Instant, Job, JobId, Short};
 
 /// What is known of one VCPU's wakes, blocks and jobs.
 #[derive(Clone, Default, Debug)]

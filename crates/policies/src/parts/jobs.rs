@@ -1,6 +1,5 @@
 //! The released and uncompleted jobs of each VCPU, and the budget that they bring.
 
-use super::short::Short;
 use super::table::Use;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,7 +7,7 @@ use core::num::NonZero;
 use maracas_core::admission::Objection;
 use maracas_core::contract::Limit;
 use maracas_core::params::{Kind, ParamSpec, Params};
-use maracas_core::{Arrival, Duration, Instant, Job, JobId, System, Vcpu, VcpuId};
+use maracas_core::{Arrival, Duration, Instant, Job, JobId, Short, System, Vcpu, VcpuId};
 
 /// Parameter of every job policy.
 pub(crate) const ENFORCEMENT: ParamSpec = ParamSpec {

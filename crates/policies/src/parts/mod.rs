@@ -20,7 +20,6 @@ pub(crate) mod qpa;
 pub(crate) mod queue;
 pub(crate) mod rta;
 pub(crate) mod semi;
-pub(crate) mod short;
 pub(crate) mod split;
 pub(crate) mod sporadic;
 pub(crate) mod sums;

@@ -182,44 +182,55 @@ impl Partition {
         }
         while let Some(slot) = self.changed.pop() {
             touched |= self.requeue(slot, core, plan);
-            self.requeue_coming(slot, core, plan);
+            if !self.coming.is_empty() {
+                self.requeue_coming(slot, core, plan);
+            }
         }
         if touched && self.order == Order::Deadline {
             self.promote_earliest(core, plan);
         }
     }
 
-    /// Brings a task's place in queue and run queue in step with its backlog; whether the order
-    /// changed.
+    /// Brings a task's place in queue and run queue in step with its backlog; whether another entry
+    /// may be the first one since.
+    #[inline]
     fn requeue(&mut self, slot: u32, core: CoreId, plan: &mut Plan) -> bool {
         let Some(Some(task)) = self.tasks.get_mut(slot as usize) else { return false };
-        let (vcpu, key) = (task.vcpu, task.key(self.running));
-        let grant = Grant::new(vcpu, task.backlog.limit());
-        let wanted = task.backlog.deadline().map(|deadline| match self.order {
-            Order::Deadline => deadline,
-            Order::Fixed => task.rank,
-        });
-        (task.changed, task.queued) = (false, wanted.is_some());
-        task.rank = wanted.unwrap_or(task.rank);
-        if key.map(|key| key.deadline) == wanted {
-            if let Some(key) = key {
-                let place = self.queue.place(key);
-                if plan.run_queue(core).foreground[place] != grant {
-                    plan.run_queue_mut(core).foreground[place] = grant;
-                }
-            }
-            return false;
+        task.changed = false;
+        let (key, deadline) = (task.key(self.running), task.backlog.deadline());
+        let grant = Grant::new(task.vcpu, task.backlog.limit());
+        task.queued = deadline.is_some();
+        if self.order == Order::Deadline {
+            task.rank = deadline.unwrap_or(task.rank);
         }
-        let run_queue = &mut plan.run_queue_mut(core).foreground;
+        let rank = task.rank;
+        // In front of the one that has the right of way, or where it goes.
+        let mut touched = !self.coming.is_empty() || self.running.is_none();
         if let Some(key) = key {
-            run_queue.remove(self.queue.remove(key));
-            self.running = self.running.filter(|running| *running != key);
+            if deadline.is_some() && key.deadline == rank {
+                self.regrant(key, grant, core, plan);
+                return false;
+            }
+            let place = self.queue.remove(key);
+            plan.run_queue_mut(core).foreground.remove(place);
+            if key.tie == Key::RUNNING {
+                self.running = None;
+            }
+            touched |= place == 0;
         }
-        if let Some(deadline) = wanted {
-            let key = Key { deadline, tie: WAITING, vcpu };
-            run_queue.insert(self.queue.insert(key), grant);
+        if deadline.is_some() {
+            let place = self.queue.insert(Key { deadline: rank, tie: WAITING, vcpu: grant.vcpu });
+            plan.run_queue_mut(core).foreground.insert(place, grant);
+            touched |= place == 0;
         }
-        true
+        touched
+    }
+    /// Has the entry of `key` this grant.
+    fn regrant(&self, key: Key, grant: Grant, core: CoreId, plan: &mut Plan) {
+        let place = self.queue.place(key);
+        if plan.run_queue(core).foreground[place] != grant {
+            plan.run_queue_mut(core).foreground[place] = grant;
+        }
     }
 
     /// Brings the place of a task's next job in queue and run queue in step with what is known.
@@ -235,11 +246,7 @@ impl Partition {
         let grant = Grant::new(task.vcpu, task.backlog.next_limit()).ahead(release);
         let before = coming.key.replace(key);
         if before == Some(key) {
-            let place = self.queue.place(key);
-            if plan.run_queue(core).foreground[place] != grant {
-                plan.run_queue_mut(core).foreground[place] = grant;
-            }
-            return;
+            return self.regrant(key, grant, core, plan);
         }
         let run_queue = &mut plan.run_queue_mut(core).foreground;
         if let Some(before) = before {

@@ -163,11 +163,33 @@ impl Policy for Partitioned {
     fn on_event(&mut self, at: Instant, event: &Event) {
         if let Some(core) = self.tasks.learn(event) {
             self.news.insert(core);
-            if !self.table.is_settled() && matches!(event, Event::Completed(_)) {
+            if matches!(event, Event::Completed(_)) && !self.table.is_settled() {
                 self.note_rest(core, at);
             }
-            return;
+        } else if matches!(event, Event::Arrived(_) | Event::Changed(_) | Event::Left(_)) {
+            self.manage(at, event);
         }
+    }
+
+    fn plan(&mut self, now: Instant, plan: &mut Plan) {
+        plan.wake = Instant::NEVER;
+        if !self.table.is_settled() || self.table.owes() {
+            self.attend(now, plan);
+        }
+        while let Some(core) = self.news.pop_first() {
+            self.tasks.on(core).decide(core, plan);
+        }
+    }
+
+    fn apart(&mut self) -> Option<&mut dyn Apart> {
+        Some(self)
+    }
+}
+
+// What comes, goes and changes.
+impl Partitioned {
+    #[cold]
+    fn manage(&mut self, at: Instant, event: &Event) {
         match event {
             Event::Arrived(vcpu) => self.arrive(vcpu, at),
             Event::Changed(vcpu) => self.table.ask(vcpu, at),
@@ -183,25 +205,15 @@ impl Policy for Partitioned {
             | Event::Failed { .. } => {}
         }
     }
-
-    fn plan(&mut self, now: Instant, plan: &mut Plan) {
+    /// Answers what is owed an answer, and what need not wait for one any longer.
+    #[cold]
+    fn attend(&mut self, now: Instant, plan: &mut Plan) {
         if !self.table.is_settled() {
             self.retry(now);
         }
         self.table.reply(plan);
-        while let Some(core) = self.news.pop_first() {
-            self.tasks.on(core).decide(core, plan);
-        }
         plan.wake = self.table.next();
     }
-
-    fn apart(&mut self) -> Option<&mut dyn Apart> {
-        Some(self)
-    }
-}
-
-// What comes, goes and changes.
-impl Partitioned {
     /// Binds an admitted VCPU to its core.
     fn enter(&mut self, vcpu: &Vcpu, core: CoreId) {
         self.tasks.add(vcpu, core, Backlog::new(vcpu, &self.params));

@@ -61,6 +61,11 @@ impl Queue {
     pub(crate) fn first(&self) -> Option<Key> {
         self.keys.first().copied()
     }
+    /// The most urgent but for one.
+    #[inline]
+    pub(crate) fn second(&self) -> Option<Key> {
+        self.keys.get(1).copied()
+    }
     #[inline]
     pub(crate) fn last(&self) -> Option<Key> {
         self.keys.last().copied()

@@ -17,9 +17,8 @@
 //! is used of a chunk that waited comes back that much later, too, so a program that always wants
 //! more gets (C - `chunk_min`) / T at least.
 
-use super::short::Short;
 use maracas_core::params::{Kind, ParamSpec};
-use maracas_core::{Duration, Instant};
+use maracas_core::{Duration, Instant, Short};
 
 pub(crate) const CHUNK_MIN: ParamSpec = ParamSpec {
     name: "chunk_min",

@@ -6,19 +6,18 @@ use crate::workload::{NONE, Standing};
 use maracas_core::contract::{Event, Grant, decide};
 use maracas_core::{CoreId, CoreSet, Duration, Instant, VcpuId};
 
-/// How many failing service requests and spent allowances a policy may answer at one instant.
-const ANSWERS: usize = 1_000;
-
 impl<C: Contention> Machine<'_, C> {
     /// Reports to the policy an event that happens now; where decisions come late, by the next one.
     #[inline]
     pub(super) fn tell(&mut self, core: usize, event: &Event) {
-        if !self.reported {
+        if C::BARE {
+            (self.reported, self.due) = (true, self.now);
+        } else if !self.reported {
             self.reported = true;
             self.decider = core;
             self.due = self.due.min(self.now.saturating_add(self.delay()));
         }
-        if self.options.late.is_zero() {
+        if C::BARE || self.options.late.is_zero() {
             self.outcome.events += 1;
             self.observer.event(self.now, event);
             self.policy.on_event(self.now, event);
@@ -45,7 +44,7 @@ impl<C: Contention> Machine<'_, C> {
     /// How late the next decision comes.
     #[inline]
     pub(super) fn delay(&mut self) -> Duration {
-        if self.options.late.is_zero() {
+        if C::BARE || self.options.late.is_zero() {
             return Duration::ZERO;
         }
         self.lateness.uniform(Duration::ZERO, self.options.late)
@@ -61,14 +60,17 @@ impl<C: Contention> Machine<'_, C> {
         // Within one instant every core can stop one segment, and every VCPU be seen to wake or be
         // answered once. Only service requests that fail and allowances that are spent already can
         // go on for ever, where the policy answers each by the next.
-        let most = self.cores.len() + 3 * self.demands.len() + ANSWERS;
-        for _ in 0..most {
-            self.deliver();
-            self.demands.wakes.ask();
+        for _ in 0..self.most_decisions {
+            if !C::BARE {
+                self.deliver();
+            }
+            self.demands.turn += 1;
             self.reported = false;
             decide(self.policy, self.now, &mut self.plan);
             self.outcome.decisions += 1;
-            if let Some(locks) = &mut self.demands.locks {
+            if !C::BARE
+                && let Some(locks) = &mut self.demands.locks
+            {
                 locks.take_homes(&self.plan);
             }
             self.observer.planned(self.now, &self.plan);
@@ -87,13 +89,15 @@ impl<C: Contention> Machine<'_, C> {
                 return;
             }
         }
-        panic!("at {} the policy changed its mind {most} times and found no rest", self.now);
+        let times = self.most_decisions;
+        panic!("at {} the policy changed its mind {times} times and found no rest", self.now);
     }
 
     /// Notes what stands on which run queue and when grants ahead begin to count there, and holds
     /// the policy to standing on one only.
     pub(super) fn take_lines(&mut self) {
-        if self.plan.dirty().is_empty() && !self.options.audit {
+        let audits = !C::BARE && self.options.audit;
+        if self.plan.dirty().is_empty() && !audits {
             return;
         }
         let stamp = self.outcome.decisions;
@@ -126,7 +130,7 @@ impl<C: Contention> Machine<'_, C> {
                 self.nexts.set(id.0 as usize, due);
             }
         }
-        if (broken || self.options.audit)
+        if (broken || audits)
             && let Err(why) = self.plan.audit()
         {
             panic!("at {} the policy broke the contract: {why}", self.now);

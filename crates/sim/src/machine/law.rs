@@ -27,7 +27,7 @@ impl<C: Contention> Machine<'_, C> {
 
     /// Has the cores run what the law says: first all stops, then all starts.
     pub(super) fn apply_law(&mut self, cores: &CoreSet) {
-        if self.demands.locks.is_some() {
+        if self.shares() {
             self.apply_law_with_locks();
         } else if let Some(core) = cores.only() {
             // Nearly always. None moves where only one core may change.
@@ -55,7 +55,7 @@ impl<C: Contention> Machine<'_, C> {
     pub(super) fn may_wait(&self, cores: &CoreSet) -> bool {
         !C::CONTENDS
             && self.due <= self.now
-            && !self.options.hidden_wakes
+            && (C::BARE || !self.options.hidden_wakes)
             && cores.only().is_some_and(|core| self.cores[core.0 as usize].running == NONE)
     }
 
@@ -75,15 +75,28 @@ impl<C: Contention> Machine<'_, C> {
     }
 
     /// What the law says that a core should run; `None` where it does so already.
-    #[inline]
+    #[inline(always)] // Nearly every decision asks for one core, and answers by memory cost a third.
     fn choose(&mut self, id: CoreId) -> Option<Option<Running>> {
         let core = id.0 as usize;
-        self.settle(core);
-        let read = if C::CONTENDS { self.meters[core].reading } else { 0 };
-        let choice = next(self.plan.run_queue(id), self.now, read, &self.demands);
+        // The law looks at meters where grants have limits alone, and what goes on without one
+        // ends when it was to end.
+        let is_unlimited = C::BARE && self.cores[core].until == Limit::NEVER;
+        if !is_unlimited {
+            self.settle(core);
+        }
+        let mut choice = self.next(core);
+        let Core { running, mode, .. } = self.cores[core];
+        let goes_on = |run: &Running| run.vcpu.0 == running && run.mode == mode;
+        if is_unlimited && let Some(run) = choice.filter(goes_on) {
+            if run.until == Limit::NEVER {
+                return None;
+            }
+            self.settle(core);
+            choice = self.next(core);
+        }
         let own = &mut self.cores[core];
         match choice {
-            Some(run) if run.vcpu.0 == own.running && run.mode == own.mode => {
+            Some(run) if goes_on(&run) => {
                 own.until = run.until;
                 self.set_memory_limit(core, run.memory);
                 self.retime(core);
@@ -92,6 +105,13 @@ impl<C: Contention> Machine<'_, C> {
             None if own.running == NONE => None,
             Some(_) | None => Some(choice),
         }
+    }
+
+    /// What the law says that a core should run.
+    #[inline(always)]
+    fn next(&self, core: usize) -> Option<Running> {
+        let read = if C::CONTENDS { self.meters[core].reading } else { 0 };
+        next(self.plan.run_queue(CoreId(core as u16)), self.now, read, &self.demands)
     }
 
     /// Has the cores run what was chosen for them.
@@ -121,7 +141,7 @@ impl<C: Contention> Machine<'_, C> {
         demand.on = core as u32;
         self.set_changed = true;
         let migrates = demand.last != NONE && demand.last != core as u32;
-        let hidden = demand.hidden.take();
+        let hidden = if C::BARE { None } else { demand.hidden.take() };
         self.set_memory_limit(core, run.memory);
         let own = &mut self.cores[core];
         own.idle += now - own.idle_since;
@@ -132,11 +152,13 @@ impl<C: Contention> Machine<'_, C> {
         own.start_cost = Duration::ZERO;
         if own.switched {
             self.outcome.context_switches += 1;
-            let costs = &self.options.overheads;
-            let migration = if migrates { costs.migration } else { Duration::ZERO };
-            own.start_cost = costs.context_switch + migration;
-            if !own.start_cost.is_zero() {
-                own.stalled = own.stalled.max(now) + own.start_cost;
+            if !C::BARE {
+                let costs = &self.options.overheads;
+                let migration = if migrates { costs.migration } else { Duration::ZERO };
+                own.start_cost = costs.context_switch + migration;
+                if !own.start_cost.is_zero() {
+                    own.stalled = own.stalled.max(now) + own.start_cost;
+                }
             }
         }
         self.retime(core);
@@ -155,7 +177,9 @@ impl<C: Contention> Machine<'_, C> {
         if own.from == self.now {
             // The segment stayed empty: nothing saw it, so it leaves no trace.
             self.outcome.context_switches -= u64::from(own.switched);
-            own.stalled = own.stalled.max(self.now) - own.start_cost;
+            if !C::BARE {
+                own.stalled = own.stalled.max(self.now) - own.start_cost;
+            }
         } else {
             demand.last = core as u32;
             own.resident = (vcpu, self.now);
@@ -176,10 +200,8 @@ impl<C: Contention> Machine<'_, C> {
             Mode::Foreground => run_queue.foreground.iter().any(is_own),
             Mode::Background => run_queue.background.iter().any(is_own),
         };
-        let read = if C::CONTENDS { self.meters[core].reading } else { 0 };
         has_more
-            && next(run_queue, self.now, read, &self.demands)
-                .is_some_and(|run| (run.vcpu.0, run.mode) == (own.running, own.mode))
+            && self.next(core).is_some_and(|run| (run.vcpu.0, run.mode) == (own.running, own.mode))
     }
 
     /// Grants that were given ahead begin to count on a core.
@@ -190,6 +212,7 @@ impl<C: Contention> Machine<'_, C> {
     }
 
     /// Reports the running segment up to now.
+    #[inline(always)] // A part of each stop.
     pub(super) fn report(&mut self, core: usize, end: End) {
         let Core { running, mode, from, .. } = self.cores[core];
         let segment = Segment {
@@ -228,10 +251,12 @@ impl<C: Contention> Machine<'_, C> {
         }
     }
 
+    #[inline(always)] // A part of each stop.
     fn account(&mut self, core: usize) {
         let own = &mut self.cores[core];
         let time = self.now - own.synced;
         let productive = self.now.saturating_since(own.stalled.max(own.synced));
+        let productive = if C::BARE { time } else { productive };
         let (running, mode) = (own.running, own.mode);
         own.synced = self.now;
         let work = self.progress(core, productive);
@@ -240,7 +265,7 @@ impl<C: Contention> Machine<'_, C> {
 
     /// Computes anew when the running VCPU ends its piece or reaches a limit, the core's memory
     /// meter its allowance, or a grant ahead begins to count. It must be settled.
-    #[inline]
+    #[inline(always)] // A part of each start.
     pub(super) fn retime(&mut self, core: usize) {
         let own = &self.cores[core];
         // Where other programs run than before, speeds are stale until they are resolved anew:
@@ -252,7 +277,8 @@ impl<C: Contention> Machine<'_, C> {
         let mut next = Instant::NEVER;
         if left != Duration::MAX {
             let time = self.contention.time_for(CoreId(core as u16), left);
-            next = self.now.max(own.stalled).saturating_add(time);
+            let from = if C::BARE { self.now } else { self.now.max(own.stalled) };
+            next = from.saturating_add(time);
         }
         if own.until != Limit::NEVER {
             let meter = self.demands.meter(VcpuId(own.running), own.mode);
@@ -267,7 +293,7 @@ impl<C: Contention> Machine<'_, C> {
     /// Charges a core with work of the kernel's: its VCPU makes no progress meanwhile.
     #[inline]
     pub(super) fn charge(&mut self, core: usize, cost: Duration) {
-        if cost.is_zero() {
+        if C::BARE || cost.is_zero() {
             return;
         }
         self.settle(core);

@@ -3,7 +3,8 @@
 //! One file a model. A model turns the set of running programs into speeds and counts; between two
 //! changes, of that set or of the model's own, every program progresses linearly.
 //!
-//! * [`NoContention`]: everything runs at full speed and touches no memory.
+//! * [`NoContention`]: everything runs at full speed and touches no memory. As a `BareRun` the
+//!   machine leaves out what no option asks for, too.
 //! * [`UnevenCores`]: every program at its pace on the class of its core; none touches memory.
 //! * [`SharedMemory`]: the DRAM law (`dram`), or request by request (`requests`), and the
 //!   last-level cache (`cache`), coupled.
@@ -25,6 +26,7 @@ mod solutions;
 pub use classes::UnevenCores;
 pub use controller::MemoryTotals;
 pub use none::NoContention;
+pub(crate) use none::{BareRun, is_bare};
 pub use shared::SharedMemory;
 
 use maracas_core::contract::{Meters, Usage};
@@ -76,6 +78,8 @@ pub trait Contention {
     const COUPLED: bool;
     /// Whether there is a memory controller whose counters can be read: [`Contention::totals`].
     const SAMPLES: bool;
+    /// Whether the run is a bare one ([`BareRun`]).
+    const BARE: bool = false;
     /// Something changed by `now`: what runs on which core, by core, or the model by itself.
     fn resolve(&mut self, now: Instant, running: &[Option<Resident>]);
     /// When the model changes by itself next and wants to be asked again.

@@ -6,8 +6,7 @@ use maracas_core::Duration;
 impl Demands {
     /// Sets the service until the end of the current piece of a VCPU with a pending job.
     pub(crate) fn set_left(&mut self, vcpu: u32, left: Duration) {
-        let thread = self.of(vcpu).current;
-        self.threads[thread as usize].left = left;
+        self.of_mut(vcpu).left = left;
     }
 }
 

@@ -16,7 +16,11 @@ impl Demands {
     }
     /// What each thread came to.
     pub(crate) fn acted(&self, now: Instant) -> Vec<ThreadOutcome> {
-        let left = |thread: usize| self.threads[thread].left;
+        let left = |thread: usize| {
+            let own = &self.threads[thread];
+            let demand = &self.vcpus[own.vcpu as usize];
+            if demand.current == thread as u32 { demand.left } else { own.left }
+        };
         self.scripted.as_ref().map(|scripted| scripted.acted(now, left)).unwrap_or_default()
     }
     pub(super) fn scripted(&mut self) -> &mut ScriptedThreads {
@@ -26,25 +30,29 @@ impl Demands {
     /// A thread has a piece of work. Returns whether its VCPU had some before.
     pub(crate) fn work(&mut self, thread: u32, left: Duration) -> bool {
         let own = &mut self.threads[thread as usize];
-        (own.left, own.state) = (left, State::Working);
+        own.state = State::Working;
         let demand = &mut self.vcpus[own.vcpu as usize];
         let had = demand.current != NONE;
         if !had {
-            self.wakes.woke(own.vcpu);
+            demand.woke = self.turn;
         }
-        demand.current = thread;
+        (demand.current, demand.left) = (thread, left);
         had
     }
     /// A thread has nothing to do.
     pub(crate) fn block(&mut self, thread: u32) {
         let own = &mut self.threads[thread as usize];
         own.state = State::Blocked;
-        self.vcpus[own.vcpu as usize].current = NONE;
+        let demand = &mut self.vcpus[own.vcpu as usize];
+        if demand.current == thread {
+            own.left = demand.left;
+        }
+        demand.current = NONE;
     }
     /// A job of a thread is released.
     pub(crate) fn open_job(&mut self, thread: u32, now: Instant) -> Job {
         let demand = &mut self.vcpus[self.threads[thread as usize].vcpu as usize];
-        let id = JobId { vcpu: demand.vcpu.id, index: demand.released };
+        let id = demand.id_of(demand.released);
         let deadline = now.saturating_add(demand.vcpu.reservation.deadline);
         demand.released += 1;
         demand.pending.push_back(deadline);
@@ -54,7 +62,7 @@ impl Demands {
     pub(crate) fn close_job(&mut self, thread: u32) -> Option<(JobId, Instant)> {
         let demand = &mut self.vcpus[self.threads[thread as usize].vcpu as usize];
         let deadline = demand.pending.pop_front()?;
-        let id = JobId { vcpu: demand.vcpu.id, index: demand.completed };
+        let id = demand.id_of(demand.completed);
         demand.completed += 1;
         Some((id, deadline))
     }

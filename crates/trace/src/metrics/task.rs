@@ -6,9 +6,8 @@ use super::windows::Windows;
 use crate::pieces::{Part, Splitter};
 use maracas_core::contract::{End, Grant, Mode, Segment, Usage};
 use maracas_core::{
-    Arrival, CoreId, CoreSet, Duration, Instant, Job, JobId, Reservation, Role, Vcpu, VcpuId,
+    Arrival, CoreId, CoreSet, Duration, Instant, Job, JobId, Reservation, Role, Short, Vcpu, VcpuId,
 };
-use std::collections::VecDeque;
 
 /// One VCPU; durations in ticks.
 #[derive(Clone, Debug)]
@@ -80,7 +79,7 @@ pub(super) struct Jobs {
     pub(super) tardiness_max: Duration,
     pub(super) response_max: Duration,
     pub(super) response_sum: u128,
-    pub(super) pending: VecDeque<Job>,
+    pub(super) pending: Short<Job>,
 }
 
 /// Pieces, counted as [`super`] says.
@@ -318,19 +317,13 @@ impl Task {
 impl Jobs {
     fn completed(&mut self, id: JobId, at: Instant) {
         self.completed += 1;
-        let is_first = self.pending.front().is_some_and(|job| job.id == id);
-        let job = if is_first { self.pending.pop_front() } else { self.take(id) };
-        let Some(job) = job else { return };
+        let Some(job) = self.pending.take(|job| job.id == id) else { return };
         let response = at.saturating_since(job.release);
         self.response_sum += u128::from(response.ticks());
         self.response_max = self.response_max.max(response);
         if at > job.deadline {
             self.missed(at - job.deadline);
         }
-    }
-    fn take(&mut self, id: JobId) -> Option<Job> {
-        let place = self.pending.iter().position(|job| job.id == id)?;
-        self.pending.remove(place)
     }
     /// Counts what is due by `end` and unfinished, and forgets all that is pending.
     fn overdue(&mut self, end: Instant) {

@@ -89,10 +89,11 @@ impl Order {
     }
 }
 
+/// Where the next job of a task is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
     Nowhere,
-    Waiting(Key),
+    Waiting,
     On(CoreId),
 }
 
@@ -109,6 +110,8 @@ struct Task {
     received: Duration,
     begun: Instant,
     place: Place,
+    /// Its entry in the queue where it is, if it is anywhere.
+    key: Key,
     last: Option<CoreId>,
     /// Whether it stands in `changed`.
     changed: bool,
@@ -125,6 +128,7 @@ impl Task {
             received: Duration::ZERO,
             begun: Instant::ZERO,
             place: Place::Nowhere,
+            key: Key { deadline: Instant::ZERO, tie: 0, vcpu: vcpu.id },
             last: None,
             changed: false,
         }
@@ -136,13 +140,6 @@ impl Task {
     fn weigh(&mut self) {
         self.tie = most_work(self.budget.saturating_sub(self.received));
     }
-}
-
-/// The VCPU that runs on a core.
-#[derive(Clone, Copy)]
-struct Slot {
-    key: Key,
-    grant: Grant,
 }
 
 /// Cores that share a queue.
@@ -164,8 +161,8 @@ struct Global {
     table: Table,
     tasks: ByVcpu<Task>,
     clusters: Vec<Cluster>,
-    /// The jobs on cores, by core.
-    running: Vec<Option<Slot>>,
+    /// The grants of the jobs on cores, by core.
+    running: Vec<Option<Grant>>,
     /// Places of the clusters in which something changed since the last decision.
     touched: Vec<usize>,
     /// Cores whose slot changed since the last decision.
@@ -202,20 +199,9 @@ impl Policy for Global {
                     }
                 });
             }
-            Event::Arrived(vcpu) => {
-                if let Some(reason) = jobs::objection(vcpu) {
-                    self.table.refuse(vcpu.id, reason);
-                } else if let Some(list) = self.table.arrive(vcpu, at) {
-                    self.enter(vcpu, list);
-                }
-            }
+            Event::Arrived(vcpu) => self.arrive(vcpu, at),
             Event::Changed(vcpu) => self.table.ask(vcpu, at),
-            Event::Left(vcpu) => {
-                self.table.leave(*vcpu, at, self.in_use(*vcpu));
-                if let Some(task) = self.tasks.remove(*vcpu) {
-                    self.withdraw(task.cluster, task.place);
-                }
-            }
+            Event::Left(vcpu) => self.leave(*vcpu, at),
             Event::Ran(_)
             | Event::Woke { .. }
             | Event::AllowanceSpent { .. }
@@ -227,15 +213,14 @@ impl Policy for Global {
     }
 
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
-        if !self.table.is_settled() {
-            self.retry(now);
+        plan.wake = Instant::NEVER;
+        if !self.table.is_settled() || self.table.owes() {
+            self.attend(now, plan);
         }
-        self.table.reply(plan);
         // Many a decision answers a stop alone, which changes nothing here.
         if !self.changed.is_empty() || !self.touched.is_empty() || !self.stale.is_empty() {
             self.follow(plan);
         }
-        plan.wake = self.table.next();
     }
 }
 
@@ -252,7 +237,7 @@ impl Global {
             self.touched.pop();
         }
         while let Some(core) = self.stale.pop_first() {
-            let grant = self.running[core.0 as usize].as_ref().map(|slot| &slot.grant);
+            let grant = self.running[core.0 as usize].as_ref();
             if plan.run_queue(core).foreground.first() != grant {
                 let run_queue = &mut plan.run_queue_mut(core).foreground;
                 match (run_queue.first_mut(), grant) {
@@ -261,6 +246,30 @@ impl Global {
                     (_, None) => run_queue.clear(),
                 }
             }
+        }
+    }
+    /// Answers what is owed an answer, and what need not wait for one any longer.
+    #[cold]
+    fn attend(&mut self, now: Instant, plan: &mut Plan) {
+        if !self.table.is_settled() {
+            self.retry(now);
+        }
+        self.table.reply(plan);
+        plan.wake = self.table.next();
+    }
+    #[cold]
+    fn arrive(&mut self, vcpu: &Vcpu, at: Instant) {
+        if let Some(reason) = jobs::objection(vcpu) {
+            self.table.refuse(vcpu.id, reason);
+        } else if let Some(list) = self.table.arrive(vcpu, at) {
+            self.enter(vcpu, list);
+        }
+    }
+    #[cold]
+    fn leave(&mut self, vcpu: VcpuId, at: Instant) {
+        self.table.leave(vcpu, at, self.in_use(vcpu));
+        if let Some(task) = self.tasks.remove(vcpu) {
+            self.withdraw(task.cluster, task.place, task.key);
         }
     }
     /// What of the reservation of `vcpu` counts if it leaves or changes.
@@ -315,21 +324,20 @@ impl Global {
         }
     }
 
-    fn withdraw(&mut self, cluster: usize, place: Place) {
+    /// Takes `key` from where it is.
+    #[inline]
+    fn withdraw(&mut self, cluster: usize, place: Place, key: Key) {
         match place {
             Place::Nowhere => {}
-            Place::Waiting(key) => {
+            Place::Waiting => {
                 self.clusters[cluster].waiting.remove(key);
             }
             Place::On(core) => {
                 self.touch(cluster);
                 let cluster = &mut self.clusters[cluster];
-                let slot = &mut self.running[core.0 as usize];
-                if let Some(slot) = slot {
-                    cluster.selected.remove(slot.key);
-                }
-                *slot = None;
+                cluster.selected.remove(key);
                 cluster.free.insert(core);
+                self.running[core.0 as usize] = None;
                 self.stale.insert(core);
             }
         }
@@ -341,41 +349,42 @@ impl Global {
         let Some(task) = self.tasks.get_mut(vcpu) else { return };
         task.changed = false;
         let wanted = task.backlog.deadline().map(|deadline| task.fixed.unwrap_or(deadline));
-        let (place, cluster) = (task.place, task.cluster);
-        let present = match place {
-            Place::Nowhere => None,
-            Place::Waiting(key) => Some(key.deadline),
-            Place::On(core) => self.running[core.0 as usize].as_ref().map(|slot| slot.key.deadline),
-        };
+        let (place, before, cluster) = (task.place, task.key, task.cluster);
+        let present = (place != Place::Nowhere).then_some(before.deadline);
         if present == wanted {
-            if let Place::Waiting(key) = place
-                && key.tie != task.tie
-            {
-                let moved = Key { tie: task.tie, ..key };
-                task.place = Place::Waiting(moved);
-                let waiting = &mut self.clusters[cluster].waiting;
-                waiting.remove(key);
-                waiting.insert(moved);
-            }
-            if let Place::On(core) = place
-                && let Some(slot) = &mut self.running[core.0 as usize]
-                && slot.grant.until != task.backlog.limit()
-            {
-                slot.grant.until = task.backlog.limit();
-                self.stale.insert(core);
-            }
-            return;
+            return self.stay(vcpu);
         }
-        task.place = match wanted {
-            None => Place::Nowhere,
-            Some(deadline) => Place::Waiting(Key { deadline, tie: task.tie, vcpu }),
-        };
-        if let Place::Waiting(key) = task.place {
+        task.place = Place::Nowhere;
+        if let Some(deadline) = wanted {
+            task.place = Place::Waiting;
+            task.key = Key { deadline, tie: task.tie, vcpu };
+            let key = task.key;
             self.clusters[cluster].waiting.insert(key);
             self.touch(cluster);
         }
-        if place != Place::Nowhere {
-            self.withdraw(cluster, place);
+        self.withdraw(cluster, place, before);
+    }
+    /// The same where the task's priority stays.
+    fn stay(&mut self, vcpu: VcpuId) {
+        let Some(task) = self.tasks.get_mut(vcpu) else { return };
+        match task.place {
+            Place::Nowhere => {}
+            Place::Waiting if task.key.tie == task.tie => {}
+            Place::Waiting => {
+                let before = core::mem::replace(&mut task.key.tie, task.tie);
+                let key = task.key;
+                let waiting = &mut self.clusters[task.cluster].waiting;
+                waiting.remove(Key { tie: before, ..key });
+                waiting.insert(key);
+            }
+            Place::On(core) => {
+                if let Some(grant) = &mut self.running[core.0 as usize]
+                    && grant.until != task.backlog.limit()
+                {
+                    grant.until = task.backlog.limit();
+                    self.stale.insert(core);
+                }
+            }
         }
     }
 
@@ -384,7 +393,14 @@ impl Global {
     fn select(&mut self, cluster: usize) {
         let own = &mut self.clusters[cluster];
         let Some(first) = own.waiting.first() else { return };
-        if own.waiting.is_single() && !own.free.is_empty() {
+        let mut free = own.free.len();
+        let beats = |key: Option<Key>| {
+            key.zip(own.selected.last()).is_some_and(|(key, last)| self.order.displaces(key, last))
+        };
+        if free == 0 && !beats(Some(first)) {
+            return;
+        }
+        if free > 0 && own.waiting.is_single() || free == 1 && !beats(own.waiting.second()) {
             // Most often: no other competes for the free cores.
             own.waiting.pop();
             let last = self.tasks.get(first.vcpu).and_then(|task| task.last);
@@ -394,7 +410,6 @@ impl Global {
             }
             return;
         }
-        let mut free = own.free.len();
         while free > 0
             && let Some(key) = own.waiting.pop()
         {
@@ -402,7 +417,7 @@ impl Global {
             free -= 1;
         }
         // Free cores are taken; from here on a waiting job must beat a running one. Jobs without
-        // a core are more urgent than all that wait, so only slots are compared.
+        // a core are more urgent than all that wait, so only those on cores are compared.
         loop {
             let own = &mut self.clusters[cluster];
             let (Some(first), Some(last)) = (own.waiting.first(), own.selected.last()) else {
@@ -420,9 +435,9 @@ impl Global {
 
     fn displace(&mut self, cluster: usize, key: Key) {
         let Some(task) = self.tasks.get_mut(key.vcpu) else { return };
-        let place = core::mem::replace(&mut task.place, Place::Waiting(key));
+        let place = core::mem::replace(&mut task.place, Place::Waiting);
         self.clusters[cluster].waiting.insert(key);
-        self.withdraw(cluster, place);
+        self.withdraw(cluster, place, key);
     }
 
     fn assign_cores(&mut self, cluster: usize) {
@@ -459,7 +474,7 @@ impl Global {
         let Some(task) = self.tasks.get_mut(key.vcpu) else { return };
         (task.place, task.last) = (Place::On(core), Some(core));
         let grant = Grant::new(key.vcpu, task.backlog.limit());
-        self.running[core.0 as usize] = Some(Slot { key, grant });
+        self.running[core.0 as usize] = Some(grant);
         let cluster = &mut self.clusters[cluster];
         cluster.selected.insert(key);
         cluster.free.remove(core);
