@@ -71,7 +71,7 @@ impl CoreSet {
     /// Whether no core is in.
     #[inline]
     pub const fn is_empty(&self) -> bool {
-        self.low == 0 && self.used == 0
+        self.low | self.used as u64 == 0
     }
     /// How many cores are in.
     #[inline]

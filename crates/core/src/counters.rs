@@ -77,10 +77,17 @@ impl Usage {
     /// Adds what another segment consumed.
     #[inline]
     pub fn add(&mut self, other: &Self) {
+        self.service += other.service;
+        let counts = other.references | other.reads | other.writes | other.instructions;
+        if counts != 0 || other.metered.is_some() {
+            self.add_counts(other);
+        }
+    }
+    #[inline(never)]
+    fn add_counts(&mut self, other: &Self) {
         if self.metered.is_some() || other.metered.is_some() {
             self.metered = Some(self.metered() + other.metered());
         }
-        self.service += other.service;
         self.references += other.references;
         self.reads += other.reads;
         self.writes += other.writes;

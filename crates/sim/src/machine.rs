@@ -234,10 +234,10 @@ impl<'a, C: Contention> Machine<'a, C> {
         while let Some(core) = self.nexts.due(from, self.now) {
             from = core + 1;
             self.settle(core);
-            if self.cores[core].due <= self.now {
+            let Core { running: vcpu, mode, until, due, .. } = self.cores[core];
+            if due <= self.now {
                 self.begin_due(core, concerned);
             }
-            let vcpu = self.cores[core].running;
             if vcpu == NONE {
                 self.nexts.set(core, self.cores[core].due);
                 continue;
@@ -250,7 +250,6 @@ impl<'a, C: Contention> Machine<'a, C> {
                     continue;
                 }
             }
-            let Core { mode, until, .. } = self.cores[core];
             if until != Limit::NEVER && self.demands.meter(VcpuId(vcpu), mode) >= until.0 {
                 if !self.goes_on(core) {
                     self.stop(core, End::LimitReached);

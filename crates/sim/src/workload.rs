@@ -96,8 +96,6 @@ pub(crate) struct Demand {
     pub(crate) last: u32,
     /// The core on whose run queue it was last seen.
     pub(crate) run_queue: u32,
-    /// The decision that put it there.
-    pub(crate) stamp: u64,
     /// The turn in which it woke last ([`Demands::turn`]); 0 = never.
     woke: u64,
     /// A wake not yet reported: on whose behalf it was.
@@ -558,7 +556,6 @@ impl Demand {
             on: NONE,
             last: NONE,
             run_queue: NONE,
-            stamp: 0,
             woke: 0,
             hidden: None,
         }

@@ -402,10 +402,14 @@ impl Metrics {
     #[inline(never)]
     fn ran(&mut self, segment: &Segment) {
         core_time(&mut self.cores, segment.core).ran(segment);
+        let place = segment.vcpu.0 as usize;
+        if self.tasks.len() <= place {
+            self.add_tasks(place);
+        }
         // Where budgets are meant on whichever core, its speed does not matter.
-        let matters = self.task(segment.vcpu).windows.is_meant_on_a_class();
+        let matters = self.tasks[place].windows.is_meant_on_a_class();
         let milli = if matters { self.speed_milli(segment.core) } else { 0 };
-        let task = &mut self.tasks[segment.vcpu.0 as usize];
+        let task = &mut self.tasks[place];
         task.ran(segment, milli);
         if task.windows.is_ripe() {
             task.settle_ripe(self.decisions, self.causes.thefts());
@@ -413,7 +417,7 @@ impl Metrics {
         if let Some(fairness) = &mut self.fairness {
             fairness.ran(segment);
         }
-        if segment.end != End::Metered && !self.closed.is_empty() {
+        if !self.closed.is_empty() && segment.end != End::Metered {
             self.review_closed(segment.to);
         }
     }
@@ -448,6 +452,13 @@ impl Metrics {
         }
         if !self.closed.is_empty() {
             self.review_closed(at);
+        }
+    }
+
+    #[inline(never)]
+    fn run_queues_changed(&mut self, now: Instant, plan: &Plan) {
+        for core in plan.dirty().iter() {
+            self.run_queue_changed(now, core, plan.run_queue(core));
         }
     }
 
@@ -532,8 +543,8 @@ impl Observer for Metrics {
 
     fn planned(&mut self, now: Instant, plan: &Plan) {
         self.decisions += 1;
-        for core in plan.dirty().iter() {
-            self.run_queue_changed(now, core, plan.run_queue(core));
+        if !plan.dirty().is_empty() {
+            self.run_queues_changed(now, plan);
         }
         if !plan.verdicts().is_empty() {
             self.plan_answered(now, plan);

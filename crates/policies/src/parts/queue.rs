@@ -132,6 +132,11 @@ impl Queue {
         self.keys.remove(from);
         (from, self.insert(moved))
     }
+    /// Takes the last key out.
+    #[inline]
+    pub(crate) fn pop_last(&mut self) -> Option<Key> {
+        self.keys.pop()
+    }
     /// Takes the first key out.
     pub(crate) fn pop(&mut self) -> Option<Key> {
         match self.keys[..] {

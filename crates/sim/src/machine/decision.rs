@@ -100,7 +100,6 @@ impl<C: Contention> Machine<'_, C> {
         if self.plan.dirty().is_empty() && !audits {
             return;
         }
-        let stamp = self.outcome.decisions;
         let mut broken = false;
         for id in self.plan.dirty().iter() {
             let core = u32::from(id.0);
@@ -114,11 +113,10 @@ impl<C: Contention> Machine<'_, C> {
                 if demand.run_queue != core && demand.run_queue != NONE {
                     let other = self.plan.run_queue(CoreId(demand.run_queue as u16));
                     let same = |other: &Grant| other.vcpu == grant.vcpu;
-                    broken |= demand.stamp == stamp
-                        || other.foreground.iter().any(same)
+                    broken |= other.foreground.iter().any(same)
                         || !other.background.is_empty() && other.background.iter().any(same);
                 }
-                (demand.run_queue, demand.stamp) = (core, stamp);
+                demand.run_queue = core;
             };
             run_queue.foreground.iter().for_each(&mut note);
             if !run_queue.background.is_empty() {

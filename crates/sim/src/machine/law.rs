@@ -139,7 +139,9 @@ impl<C: Contention> Machine<'_, C> {
         let demand = self.demands.of_mut(run.vcpu.0);
         assert!(demand.on == NONE, "{} would run on core{} and core{core}", run.vcpu, demand.on);
         demand.on = core as u32;
-        self.set_changed = true;
+        if C::CONTENDS {
+            self.set_changed = true;
+        }
         let migrates = demand.last != NONE && demand.last != core as u32;
         let hidden = if C::BARE { None } else { demand.hidden.take() };
         self.set_memory_limit(core, run.memory);
@@ -173,7 +175,9 @@ impl<C: Contention> Machine<'_, C> {
         let vcpu = own.running;
         let demand = self.demands.of_mut(vcpu);
         demand.on = NONE;
-        self.set_changed = true;
+        if C::CONTENDS {
+            self.set_changed = true;
+        }
         if own.from == self.now {
             // The segment stayed empty: nothing saw it, so it leaves no trace.
             self.outcome.context_switches -= u64::from(own.switched);

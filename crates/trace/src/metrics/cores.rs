@@ -50,7 +50,9 @@ impl CoreTime {
             self.ran_after_waits(segment);
         }
         self.busy[place(segment.mode)] += segment.to.saturating_since(segment.from).ticks();
-        self.requests += segment.usage.reads + segment.usage.writes;
+        if segment.usage.reads | segment.usage.writes != 0 {
+            self.requests += segment.usage.reads + segment.usage.writes;
+        }
         if segment.mode == Mode::Background {
             self.background_service += segment.usage.service.ticks();
         }

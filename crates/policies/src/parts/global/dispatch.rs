@@ -334,11 +334,8 @@ impl Global {
             }
             Place::On(core) => {
                 self.touch(cluster);
-                let cluster = &mut self.clusters[cluster];
-                cluster.selected.remove(key);
-                cluster.free.insert(core);
-                self.running[core.0 as usize] = None;
-                self.stale.insert(core);
+                self.clusters[cluster].selected.remove(key);
+                self.free(cluster, core);
             }
         }
     }
@@ -427,20 +424,37 @@ impl Global {
                 break;
             }
             own.waiting.pop();
+            own.selected.pop_last();
             self.coreless.push(first);
             self.displace(cluster, last);
         }
         self.assign_cores(cluster);
     }
 
+    /// A selected job, whose key is not among the selected any more, waits again.
     fn displace(&mut self, cluster: usize, key: Key) {
         let Some(task) = self.tasks.get_mut(key.vcpu) else { return };
         let place = core::mem::replace(&mut task.place, Place::Waiting);
         self.clusters[cluster].waiting.insert(key);
-        self.withdraw(cluster, place, key);
+        if let Place::On(core) = place {
+            self.free(cluster, core);
+        }
+    }
+    #[inline]
+    fn free(&mut self, cluster: usize, core: CoreId) {
+        self.clusters[cluster].free.insert(core);
+        self.running[core.0 as usize] = None;
+        self.stale.insert(core);
     }
 
     fn assign_cores(&mut self, cluster: usize) {
+        let free = &self.clusters[cluster].free;
+        if let ([key], Some(core)) = (&self.coreless[..], free.first())
+            && free.len() == 1
+        {
+            self.give(cluster, core, *key);
+            return self.coreless.clear();
+        }
         for turn in [Turn::LastCore, Turn::AnyCore] {
             if self.coreless.is_empty() {
                 return;
