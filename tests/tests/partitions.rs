@@ -18,14 +18,18 @@ const SYSTEMS: u64 = 20;
 
 /// Policies whose cores decide alone with these parameters. `maracas` does while it neither
 /// throttles cores nor moves VCPUs.
-const ALONE: [(&str, &[(&str, &str)]); 6] = [
+const ALONE: [(&str, &[(&str, &str)]); 8] = [
     ("p-edf", &[]),
     ("p-edf", &[("enforcement", "precise")]),
     ("p-rm", &[("admission", "none")]),
-    ("round-robin", &[]),
     ("maracas", &[]),
     ("maracas", &[("background", "sticky")]),
+    ("maracas", &[("background", "off")]),
+    ("maracas", &[("background_slice", "7ns")]),
+    ("round-robin", &[]),
 ];
+/// Those of them, the first ones, that lend what they have of a core.
+const LENDING: usize = ALONE.len() - 1;
 
 /// A policy of one core, and its plan.
 type Alone = (Box<dyn Policy>, Plan);
@@ -304,7 +308,7 @@ fn lent(name: &str, params: &Params, case: &(System, Vec<Program>), seed: u64) -
 
 #[test]
 fn what_is_lent_decides_as_the_policy_would_and_is_whole_when_it_comes_back() {
-    for (name, given) in &ALONE[..3] {
+    for (name, given) in &ALONE[..LENDING] {
         let params = params(given);
         let mut alone = 0;
         for seed in 0..SYSTEMS {

@@ -4,9 +4,9 @@
 //! foreground. One VCPU is chosen when it begins and kept until it ends, blocks or has used up its
 //! slice; whatever wakes meanwhile stands behind it.
 
+use super::states::States;
 use super::vcpu::State;
 use crate::parts::ahead;
-use crate::parts::jobs::ByVcpu;
 use crate::parts::priority;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
@@ -288,7 +288,7 @@ impl Interval {
         rule: Rule,
         order: &mut Order,
         moved: &mut Moved,
-        states: &mut ByVcpu<State>,
+        states: &mut States,
         now: Instant,
     ) -> bool {
         let stay = if rule == Rule::Sticky { self.last_foreground } else { None };
@@ -347,12 +347,7 @@ impl Interval {
 /// first what is left of the chosen one's. All but the last may end silently.
 ///
 /// A turn that a budget interrupts goes on after it, until the next decision.
-pub(super) fn turns(
-    order: &Order,
-    chosen: VcpuId,
-    slice: Duration,
-    states: &ByVcpu<State>,
-) -> Vec<Grant> {
+pub(super) fn turns(order: &Order, chosen: VcpuId, slice: Duration, states: &States) -> Vec<Grant> {
     let runnable = order.runnable().filter_map(|vcpu| states.get(vcpu));
     // What each has had after the turns so far, by the rule and by its meter.
     let mut waiting: Vec<_> = runnable.map(|it| (it.bgt, it.urgency(), it.background)).collect();

@@ -362,11 +362,11 @@ impl Maracas {
         balance.activations.begin(now);
         let mut loads = core::mem::take(&mut balance.loads);
         for core in core::mem::take(&mut balance.outdated).iter() {
-            loads[core.0 as usize] = Load::of(counted(&self.table, &self.states, core));
+            loads[core.0 as usize] = Load::of(counted(&self.table, &self.cores.states, core));
         }
         let scene = Scene {
             table: &self.table,
-            states: &self.states,
+            states: &self.cores.states,
             loads: &loads,
             imbalance: balance.imbalance,
             now,
@@ -419,7 +419,7 @@ impl Maracas {
         let Some(balance) = &mut self.balance else { return };
         balance.rest_until = at + balance.min_interval;
         self.table.holds_mut().expire(at);
-        let Some(from) = self.states.get(vcpu).map(|state| state.core) else { return };
+        let Some(from) = self.cores.states.get(vcpu).map(|state| state.core) else { return };
         if let Some(colors) = colors {
             balance.palette.gave(vcpu, self.table.core(from).colors, colors);
             balance.unsettled = true;
@@ -443,9 +443,9 @@ impl Maracas {
     /// Whether a move that was decided on is still good when it is done: others may have come,
     /// gone, woken or blocked since.
     fn is_worth(&self, vcpu: &Vcpu, from: CoreId, to: CoreId) -> bool {
-        let load = |core| Load::of(counted(&self.table, &self.states, core));
+        let load = |core| Load::of(counted(&self.table, &self.cores.states, core));
         let imbalance = self.balance.as_ref().map_or(Exact::ZERO, |balance| balance.imbalance);
-        self.states.get(vcpu.id).is_some_and(|state| state.runnable())
+        self.cores.states.get(vcpu.id).is_some_and(|state| state.runnable())
             && evens_out(imbalance, load(from), load(to), vcpu)
             && rebalance::test(&self.table, to, vcpu) == Fit::Yes
     }
@@ -454,16 +454,17 @@ impl Maracas {
     fn settle(&mut self, vcpu: Vcpu, from: CoreId, to: CoreId, at: Instant) {
         let id = vcpu.id;
         let least = |core: CoreId| {
-            let here = self.locals[core.0 as usize].background.vcpus();
-            let states = here.filter_map(|vcpu| self.states.get(vcpu));
+            let here = self.cores.local(core).background.vcpus();
+            let states = here.filter_map(|vcpu| self.cores.states.get(vcpu));
             states.filter(|state| !state.newcomer).map(|state| state.bgt).min()
         };
         let (left_behind, met) = (least(from), least(to));
         let service_vcpu =
             self.balance.as_ref().map(|balance| balance.activations.service_vcpu(from));
-        let service_vcpu = service_vcpu.and_then(|id| self.states.get(id));
+        let service_vcpu = service_vcpu.and_then(|id| self.cores.states.get(id));
         let period = service_vcpu.map(|state| state.server.period()).unwrap_or_default();
-        let (Some(state), Some(balance)) = (self.states.get_mut(id), &mut self.balance) else {
+        let (Some(state), Some(balance)) = (self.cores.states.get_mut(id), &mut self.balance)
+        else {
             return;
         };
         balance.moved += 1;
@@ -482,13 +483,7 @@ impl Maracas {
         }
         let counts_until = state.counts_until(at);
         state.server.moved(at);
-        state.core = to;
-        let (role, newcomer) = (state.role, state.newcomer);
-        self.locals[from.0 as usize].remove(id);
-        self.locals[to.0 as usize].add(id, role);
-        self.locals[to.0 as usize].newcomers |= newcomer;
-        self.stale.insert(from);
-        self.stale.insert(to);
+        self.cores.migrate(id, from, to);
         // Here again, it counts by itself.
         self.table.holds_mut().forget(to, id);
         self.table.holds_mut().joined(to, vcpu.reservation.period);

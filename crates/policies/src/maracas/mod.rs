@@ -39,15 +39,16 @@
 mod background;
 mod balance;
 mod color;
+mod cores;
+mod own;
 mod place;
 mod run_queue;
 mod service_requests;
+mod states;
 mod throttle;
 mod vcpu;
 
 use crate::parts::ahead::{self, AHEAD};
-use crate::parts::jobs::ByVcpu;
-use crate::parts::priority;
 use crate::parts::sporadic::CHUNK_MIN;
 use crate::parts::table::{Family, Granted, Table, Test, Use};
 use crate::parts::test::{self, FIXED_PRIORITIES};
@@ -55,16 +56,17 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use background::{BACKGROUND, Rule};
 use balance::Balance;
+use cores::Cores;
 use maracas_core::admission::{Objection, Verdict};
-use maracas_core::contract::{Claims, End, Entry, Mode, Needs, Segment, ServiceRequest, Statistic};
+use maracas_core::contract::{Apart, Claims, Entry, Needs, ServiceRequest, Statistic};
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{
-    CoreId, CoreSet, Duration, Event, Instant, Plan, Policy, Soonest, System, Vcpu, VcpuId,
+    CoreId, CoreSet, Duration, Event, Instant, Plan, Policy, Role, System, Vcpu, VcpuId,
 };
-use run_queue::Room;
 use service_requests::ServiceRequests;
+use states::States;
 use throttle::Monitor;
-use vcpu::{Local, State};
+use vcpu::State;
 
 const SLICE: ParamSpec = ParamSpec {
     name: "background_slice",
@@ -132,24 +134,21 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
         return Err(verdict);
     }
     let monitor = Monitor::chosen(system, params);
+    let settings = Settings::chosen(system, params, monitor.is_some());
     let mut policy = Maracas {
-        settings: Settings::chosen(system, params, monitor.is_some()),
         table,
-        states: ByVcpu::default(),
-        locals: alloc::vec![Local::default(); system.cores.len()],
-        nexts: Soonest::new(system.cores.len()),
-        stale: system.core_ids().collect(),
-        background: CoreSet::EMPTY,
+        cores: Cores::new(settings, CoreId(0), system.cores.len()),
+        io_vcpus: 0,
         closed: CoreSet::EMPTY,
-        room: Room::default(),
         service_requests: ServiceRequests::default(),
         monitor,
         balance: Balance::chosen(system, params),
     };
     for core in system.core_ids() {
+        policy.cores.stale.insert(core);
         for vcpu in policy.table.on(core) {
-            policy.states.insert(vcpu.id, State::new(vcpu, core, Instant::ZERO));
-            policy.locals[core.0 as usize].add(vcpu.id, vcpu.role);
+            policy.io_vcpus += usize::from(vcpu.role == Role::Io);
+            policy.cores.add(vcpu, State::new(vcpu, core, Instant::ZERO));
         }
     }
     Ok(Box::new(policy))
@@ -229,26 +228,19 @@ impl Settings {
 }
 
 struct Maracas {
-    settings: Settings,
     table: Table,
-    states: ByVcpu<State>,
-    locals: Vec<Local>,
-    /// By core, when its run queue must be looked at again.
-    nexts: Soonest,
-    /// Cores of which something was learnt since the last decision.
-    stale: CoreSet,
-    /// Cores in background mode: a VCPU waits, and none on a budget.
-    background: CoreSet,
+    cores: Cores,
+    /// How many VCPUs are there for I/O.
+    io_vcpus: usize,
     /// Cores whose run queues withhold their surplus time.
     closed: CoreSet,
-    room: Room,
     service_requests: ServiceRequests,
     monitor: Option<Monitor>,
     balance: Option<Balance>,
 }
 
 /// What of the budget of `vcpu` counts if it leaves or changes at `at`.
-fn in_use(states: &ByVcpu<State>, table: &Table, vcpu: VcpuId, at: Instant) -> Use {
+fn in_use(states: &States, table: &Table, vcpu: VcpuId, at: Instant) -> Use {
     states.get(vcpu).map_or(Use::NONE, |state| Use {
         until: state.counts_until(at),
         at_rest: table.rests(state.core, at),
@@ -261,16 +253,8 @@ impl Policy for Maracas {
             monitor.on_event(at, event);
         }
         match event {
-            Event::Ran(segment) => self.ran(segment),
-            Event::Released(job) => self.with(job.id.vcpu, |state| state.release(job)),
-            Event::Completed(id) => self.with(id.vcpu, |state| state.complete(*id, at)),
-            Event::Woke { vcpu, on_behalf, exact: _ } => {
-                // An inexact wake comes with the later instant of the switch: budgets then come
-                // back later, never earlier.
-                let served = on_behalf
-                    .filter(|_| self.settings.inherits)
-                    .and_then(|id| Some(self.states.get(id)?.server.period()));
-                self.with(*vcpu, |state| state.wake(at, served));
+            Event::Ran(_) | Event::Released(_) | Event::Completed(_) | Event::Woke { .. } => {
+                self.learn(at, event);
             }
             Event::Arrived(vcpu) => self.arrive(vcpu, at),
             Event::Changed(vcpu) => self.change(vcpu, at),
@@ -306,6 +290,10 @@ impl Policy for Maracas {
         self.service_requests.show(plan);
     }
 
+    fn apart(&mut self) -> Option<&mut dyn Apart> {
+        if self.can_lend() { Some(self) } else { None }
+    }
+
     fn statistics(&self) -> Vec<Statistic> {
         let mut statistics = self.monitor.as_ref().map(Monitor::statistics).unwrap_or_default();
         statistics.extend(self.balance.iter().flat_map(Balance::statistics));
@@ -314,68 +302,18 @@ impl Policy for Maracas {
 }
 
 impl Maracas {
-    fn with(&mut self, vcpu: VcpuId, act: impl FnOnce(&mut State)) {
-        if let Some(state) = self.states.get_mut(vcpu) {
-            let was_runnable = state.runnable();
-            act(state);
-            self.stale.insert(state.core);
-            self.locals[state.core.0 as usize].touch(state);
-            if let Some(balance) = &mut self.balance {
+    /// Takes in what happened to a VCPU.
+    fn learn(&mut self, at: Instant, event: &Event) {
+        let monitor = &self.monitor;
+        let is_closed = |core| monitor.as_ref().is_some_and(|monitor| monitor.is_closed(core));
+        let learnt = self.cores.learn(at, event, is_closed);
+        if let (Some(balance), Some((vcpu, was_runnable))) = (&mut self.balance, learnt) {
+            if let Event::Ran(segment) = event {
+                balance.ran(segment);
+            }
+            if let Some(state) = self.cores.states.get(vcpu) {
                 balance.learn(state, was_runnable);
             }
-        }
-    }
-
-    fn ran(&mut self, segment: &Segment) {
-        let Some(state) = self.states.get_mut(segment.vcpu) else { return };
-        // Where its core's memory gate was closed, it is still the chosen one when that opens
-        // again.
-        let throttled = self.monitor.as_ref().is_some_and(|m| m.is_closed(state.core));
-        let was_runnable = state.runnable();
-        // Reported late, it may have moved since.
-        let interval = &mut self.locals[segment.core.0 as usize].interval;
-        let service = segment.usage.service;
-        state.requests += segment.usage.reads + segment.usage.writes;
-        let blocked = match segment.end {
-            End::Blocked | End::Exited => true,
-            End::Preempted | End::LimitReached | End::MemorySpent | End::Moved | End::Metered => {
-                false
-            }
-        };
-        if !state.runnable() {
-            // Its wake was not reported: it came when the segment began, at the latest.
-            state.wake(segment.from, None);
-        }
-        match segment.mode {
-            Mode::Foreground => {
-                state.foreground += service;
-                state.server.charge(service, blocked, self.settings.chunk_min);
-                // A service request is not a turn: the VCPU that just ran is still the one before
-                // it.
-                if !priority::serves_requests(state.role) {
-                    interval.end(segment.vcpu);
-                }
-            }
-            Mode::Background => {
-                state.background += service;
-                state.bgt += service;
-                // Surplus time costs nothing, but the server must learn of the block.
-                state.server.charge(Duration::ZERO, blocked, Duration::ZERO);
-                match segment.end {
-                    End::LimitReached | End::MemorySpent => interval.drop(segment.vcpu),
-                    End::Preempted if !throttled => interval.interrupt(segment.vcpu),
-                    End::Preempted | End::Blocked | End::Exited | End::Moved | End::Metered => {}
-                }
-            }
-        }
-        if blocked && state.block(segment.to) {
-            self.locals[state.core.0 as usize].interval.drop(segment.vcpu);
-        }
-        self.stale.insert(state.core);
-        self.locals[state.core.0 as usize].touch(state);
-        if let Some(balance) = &mut self.balance {
-            balance.ran(segment);
-            balance.learn(state, was_runnable);
         }
     }
 
@@ -385,25 +323,22 @@ impl Maracas {
         }
     }
     fn enter(&mut self, vcpu: &Vcpu, core: CoreId, at: Instant) {
-        self.locals[core.0 as usize].add(vcpu.id, vcpu.role);
-        self.locals[core.0 as usize].newcomers = true;
-        self.states.insert(vcpu.id, State { newcomer: true, ..State::new(vcpu, core, at) });
-        self.stale.insert(core);
+        self.io_vcpus += usize::from(vcpu.role == Role::Io);
+        self.cores.add(vcpu, State { newcomer: true, ..State::new(vcpu, core, at) });
         self.unsettle(core);
     }
 
     fn leave(&mut self, id: VcpuId, at: Instant) {
-        self.table.leave(id, at, in_use(&self.states, &self.table, id, at));
-        let Some(state) = self.states.remove(id) else { return };
-        self.locals[state.core.0 as usize].remove(id);
-        self.stale.insert(state.core);
+        self.table.leave(id, at, in_use(&self.cores.states, &self.table, id, at));
+        let Some(state) = self.cores.remove(id) else { return };
+        self.io_vcpus -= usize::from(state.role == Role::Io);
         if let Some(balance) = &mut self.balance {
             balance.left(&state);
         }
     }
 
     fn change(&mut self, vcpu: &Vcpu, at: Instant) {
-        if self.states.get(vcpu.id).is_none_or(|state| state.role != vcpu.role) {
+        if self.cores.states.get(vcpu.id).is_none_or(|state| state.role != vcpu.role) {
             let reason = "is not admitted in this role; let a new VCPU arrive instead";
             return self.table.refuse(vcpu.id, alloc::format!("{} {reason}", vcpu.id));
         }
@@ -413,12 +348,17 @@ impl Maracas {
         if let Some(core) = self.table.home_of(vcpu.id) {
             self.unsettle(core);
         }
-        self.with(vcpu.id, |state| state.change(vcpu, at));
+        let learnt = self.cores.with(vcpu.id, |state| state.change(vcpu, at));
+        if let (Some(balance), Some((_, was_runnable))) = (&mut self.balance, learnt)
+            && let Some(state) = self.cores.states.get(vcpu.id)
+        {
+            balance.learn(state, was_runnable);
+        }
     }
     /// Admits, and changes, the VCPUs that waited for it and need not any longer; true where there
     /// was one.
     fn retry(&mut self, now: Instant) -> bool {
-        let states = &self.states;
+        let states = &self.cores.states;
         let granted = self.table.retry(now, |table, id| in_use(states, table, id, now));
         for Granted { vcpu, core, is_change } in &granted {
             if *is_change {
@@ -433,30 +373,39 @@ impl Maracas {
     /// While a VCPU waits for its answer all ends are told ([`Maracas::ahead`]): whether a core
     /// tells by its run queue what it should not, or not what it should, and needs another.
     fn tells_otherwise(&mut self, plan: &Plan) -> bool {
-        if !matches!(self.settings.ahead, Ahead::Silent { .. }) {
+        if !matches!(self.cores.settings.ahead, Ahead::Silent { .. }) {
             return false;
         }
+        self.cores.is_settled = self.table.is_settled();
         for core in plan.core_ids() {
-            let is_silent = matches!(self.ahead(core), Ahead::Silent { .. });
-            let local = &mut self.locals[core.0 as usize];
+            let is_silent = matches!(self.cores.ahead(core), Ahead::Silent { .. });
+            let local = self.cores.local_mut(core);
             if local.is_silent != is_silent {
                 local.reordered = true;
-                self.stale.insert(core);
+                self.cores.stale.insert(core);
             }
         }
-        !self.stale.is_empty()
+        !self.cores.stale.is_empty()
     }
 
     /// Brings the run queues of those cores in step of which something was learnt or is due; when
     /// to look again.
     fn refresh_cores(&mut self, now: Instant, plan: &mut Plan) -> Instant {
-        self.nexts.each_due(now, |core| self.stale.insert(CoreId(core as u16)));
-        while let Some(core) = self.stale.pop_first() {
-            let next = self.refresh(core, now, plan);
-            self.nexts.set(core.0 as usize, next);
-            plan.set_core_wake(core, next);
+        self.cores.note_due(now);
+        while let Some(core) = self.cores.stale.pop_first() {
+            self.refresh(core, now, plan);
         }
-        self.nexts.first()
+        self.cores.next()
+    }
+    /// Makes the run queue of `core` as it is to be from `now` on.
+    fn refresh(&mut self, core: CoreId, now: Instant, plan: &mut Plan) {
+        self.cores.is_settled = self.table.is_settled();
+        if self.cores.look(core, now) {
+            // What waited for those that left has what it waited for.
+            self.table.rest(core, now);
+            self.cores.is_settled = self.table.is_settled();
+        }
+        self.cores.write(core, now, plan);
     }
 
     /// Orders samples, opens and closes the cores' background; when to ask again, with the meters
@@ -466,7 +415,7 @@ impl Maracas {
         if let Some(service_vcpu) = monitor.order(now) {
             self.service_requests.sample(service_vcpu);
         }
-        let (closed, tick) = monitor.close(&self.background, now);
+        let (closed, tick) = monitor.close(&self.cores.background, now);
         let changed = closed.iter().filter(|core| !self.closed.contains(*core));
         let changed = changed.chain(self.closed.iter().filter(|core| !closed.contains(*core)));
         for core in changed {

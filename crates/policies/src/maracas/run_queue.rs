@@ -4,14 +4,15 @@
 //! looked at of which something was learnt or whose next chunk of budget became usable, and the
 //! lists are changed in place.
 
+use super::Ahead;
 use super::background::{self, Moved, Rule};
-use super::{Ahead, Maracas};
+use super::cores::Cores;
 use crate::parts::ahead;
 use alloc::vec::Vec;
 use maracas_core::contract::{Grant, Limit, Plan};
 use maracas_core::{CoreId, Instant};
 
-/// Room for what one call of [`Maracas::refresh`] works on.
+/// Room for what one call of [`Cores::look`] and of [`Cores::write`] works on.
 #[derive(Default)]
 pub(super) struct Room {
     /// Grants to be written, and where on the foreground list.
@@ -20,46 +21,49 @@ pub(super) struct Room {
     moved: Moved,
 }
 
-impl Maracas {
-    /// Makes the run queue of `core` as it is to be from `now` on; when it must be looked at again.
-    pub(super) fn refresh(&mut self, core: CoreId, now: Instant, plan: &mut Plan) -> Instant {
-        let index = core.0 as usize;
-        if self.locals[index].reordered || !self.look_at_changed(core, now) {
+impl Cores {
+    /// Looks at those VCPUs on `core` that may be otherwise at `now`; whether none is on a budget.
+    pub(super) fn look(&mut self, core: CoreId, now: Instant) -> bool {
+        if self.local(core).reordered || !self.look_at_changed(core, now) {
             self.look_at_all(core, now);
         }
-        if self.locals[index].on_budget == 0 {
-            // What waited for those that left has what it waited for.
-            self.table.rest(core, now);
-        }
-        if self.locals[index].in_background() && self.settings.rule != Rule::Off {
+        self.local(core).on_budget == 0
+    }
+
+    /// Makes the run queue of `core`, which was looked at, as it is to be from `now` on.
+    pub(super) fn write(&mut self, core: CoreId, now: Instant, plan: &mut Plan) {
+        let has_surplus = self.settings.rule != Rule::Off;
+        if self.local(core).in_background() && has_surplus {
             self.background.insert(core);
         } else {
             self.background.remove(core);
         }
         self.write_foreground(core, plan);
-        if self.settings.rule != Rule::Off {
+        if has_surplus {
             self.refresh_background(core, now, plan);
         }
-        self.locals[index].awake.first()
+        let next = self.local(core).awake.first();
+        self.set_next(core, next);
+        plan.set_core_wake(core, next);
     }
 
     /// Looks at those VCPUs on `core` of which something was learnt or is due; false where one
     /// stands at another place in the order now.
     fn look_at_changed(&mut self, core: CoreId, now: Instant) -> bool {
         let ahead = self.ahead(core);
-        let local = &mut self.locals[core.0 as usize];
-        local.touch_due(&mut self.states, now);
-        self.room.grants.clear();
-        self.room.moved.begin(false);
+        let (local, states, room) = self.split(core);
+        local.touch_due(states, now);
+        room.grants.clear();
+        room.moved.begin(false);
         for place in 0..local.touched.len() {
             let id = local.touched[place];
-            let Some(state) = self.states.get_mut(id) else { continue };
+            let Some(state) = states.get_mut(id) else { continue };
             let grant = local.look(state, now, ahead);
             if state.urgency().0 != state.rank {
                 return false;
             }
-            self.room.grants.push((state.place as usize, grant));
-            self.room.moved.push(id);
+            room.grants.push((state.place as usize, grant));
+            room.moved.push(id);
         }
         local.touched.clear();
         true
@@ -68,7 +72,7 @@ impl Maracas {
     /// Looks at all VCPUs on `core`, and puts them in order.
     fn look_at_all(&mut self, core: CoreId, now: Instant) {
         let ahead = self.ahead(core);
-        let (local, states) = (&mut self.locals[core.0 as usize], &mut self.states);
+        let (local, states, room) = self.split(core);
         for id in &local.foreground {
             if let Some(state) = states.get_mut(*id) {
                 state.settle(now);
@@ -79,26 +83,26 @@ impl Maracas {
         local.foreground.sort_unstable_by_key(|id| (states.get(*id).map(|state| state.rank), *id));
         local.begin_anew();
         local.is_silent = matches!(ahead, Ahead::Silent { .. });
-        self.room.grants.clear();
-        self.room.moved.begin(true);
+        room.grants.clear();
+        room.moved.begin(true);
         for place in 0..local.foreground.len() {
             let Some(state) = states.get_mut(local.foreground[place]) else { continue };
             (state.place, state.seen) = (place as u32, <_>::default());
             let grant = local.look(state, now, ahead);
-            self.room.grants.push((place, grant));
+            room.grants.push((place, grant));
         }
     }
 
     /// What is granted ahead on `core`. While a VCPU waits for its answer, each end is told: it may
     /// wait for a core to have used all budgets.
     pub(super) fn ahead(&self, core: CoreId) -> Ahead {
-        let local = &self.locals[core.0 as usize];
+        let local = self.local(core);
         let depth = ahead::depth(local.foreground.len());
         match self.settings.ahead {
             _ if depth == 0 => Ahead::Nothing,
             Ahead::Silent { chunk_min, .. } => {
                 let shares = self.settings.slice.is_some() || local.background.len() < 2;
-                let is_silent = depth > 1 && shares && self.table.is_settled();
+                let is_silent = depth > 1 && shares && self.is_settled;
                 if is_silent { Ahead::Silent { depth, chunk_min } } else { Ahead::Unwatched }
             }
             other @ (Ahead::Nothing | Ahead::Watched | Ahead::Unwatched) => other,
@@ -108,7 +112,7 @@ impl Maracas {
     /// Writes the grants that changed, and the list's length.
     fn write_foreground(&self, core: CoreId, plan: &mut Plan) {
         if self.ahead(core) != Ahead::Nothing {
-            let granted = || self.locals[core.0 as usize].granted();
+            let granted = || self.local(core).granted();
             if !plan.run_queue(core).foreground.iter().copied().eq(granted()) {
                 let run_queue = &mut plan.run_queue_mut(core).foreground;
                 run_queue.clear();
@@ -116,7 +120,7 @@ impl Maracas {
             }
             return;
         }
-        let length = self.locals[core.0 as usize].foreground.len();
+        let length = self.local(core).foreground.len();
         if plan.run_queue(core).foreground.len() != length {
             let run_queue = &mut plan.run_queue_mut(core).foreground;
             run_queue.clear();
@@ -133,16 +137,16 @@ impl Maracas {
     /// Gives newcomers the least BGT of their core, between two intervals: then all background
     /// time so far has been reported. (Row 13 of the table in `throttle.rs`.)
     fn seed_newcomers(&mut self, core: CoreId) {
-        let local = &mut self.locals[core.0 as usize];
+        let (local, states, room) = self.split(core);
         if !local.newcomers || local.interval.chosen().is_some() {
             return;
         }
         local.newcomers = false;
-        self.room.moved.begin(true);
-        let states = local.background.vcpus().filter_map(|vcpu| self.states.get(vcpu));
-        let least = states.filter(|state| !state.newcomer).map(|state| state.bgt).min();
+        room.moved.begin(true);
+        let known = local.background.vcpus().filter_map(|vcpu| states.get(vcpu));
+        let least = known.filter(|state| !state.newcomer).map(|state| state.bgt).min();
         for vcpu in local.background.vcpus() {
-            if let Some(state) = self.states.get_mut(vcpu).filter(|state| state.newcomer) {
+            if let Some(state) = states.get_mut(vcpu).filter(|state| state.newcomer) {
                 state.newcomer = false;
                 state.bgt += least.unwrap_or_default();
             }
@@ -151,23 +155,23 @@ impl Maracas {
 
     fn refresh_background(&mut self, core: CoreId, now: Instant, plan: &mut Plan) {
         self.seed_newcomers(core);
-        let ahead = self.ahead(core);
-        let local = &mut self.locals[core.0 as usize];
+        let (ahead, settings) = (self.ahead(core), self.settings);
+        let (local, states, room) = self.split(core);
         let order = &mut local.background;
-        let moved = &mut self.room.moved;
-        let new = local.interval.arrange(self.settings.rule, order, moved, &mut self.states, now);
+        let moved = &mut room.moved;
+        let new = local.interval.arrange(settings.rule, order, moved, states, now);
         let chosen = local.interval.chosen();
-        let turns = if let Ahead::Silent { .. } = ahead { self.settings.slice } else { None };
-        if let Some(state) = chosen.filter(|_| new).and_then(|id| self.states.get_mut(id)) {
-            state.slice_end = match self.settings.slice {
+        let turns = if let Ahead::Silent { .. } = ahead { settings.slice } else { None };
+        if let Some(state) = chosen.filter(|_| new).and_then(|id| states.get_mut(id)) {
+            state.slice_end = match settings.slice {
                 Some(slice) => Limit(state.background + slice),
                 None => Limit::NEVER,
             };
         }
-        let until = chosen.and_then(|id| self.states.get(id)).map_or(Limit::NEVER, |s| s.slice_end);
+        let until = chosen.and_then(|id| states.get(id)).map_or(Limit::NEVER, |s| s.slice_end);
         let grant = |id| Grant::new(id, if chosen == Some(id) { until } else { Limit::NEVER });
         if let (Some(slice), Some(chosen)) = (turns, chosen) {
-            let turns = background::turns(order, chosen, slice, &self.states);
+            let turns = background::turns(order, chosen, slice, states);
             let last = order.vcpus().map(|vcpu| Grant::new(vcpu, Limit::NEVER));
             let grants: Vec<_> = turns.into_iter().chain(last).collect();
             if !plan.run_queue(core).background.iter().eq(&grants) {

@@ -1,8 +1,7 @@
 use super::*;
 use crate::testing::{Machine, Manners, with};
 use alloc::string::String;
-use maracas_core::Role;
-use maracas_core::contract::{Grant, Limit};
+use maracas_core::contract::{End, Grant, Limit, Mode, Segment};
 
 /// One core with VCPUs (C, T), all of them there at 0 and busy if `awake` says so.
 fn machine(params: &[(&str, &str)], vcpus: &[(u64, u64)], awake: &[u32]) -> Machine {

@@ -2,8 +2,8 @@
 
 use super::Ahead;
 use super::background::{Interval, Offer, Order, Ratio};
+use super::states::States;
 use crate::parts::activity::Activity;
-use crate::parts::jobs::ByVcpu;
 use crate::parts::pibs::Pibs;
 use crate::parts::priority;
 use crate::parts::sporadic::Sporadic;
@@ -386,7 +386,7 @@ impl Local {
         }
     }
     /// Those whose next chunk may be used by `now` have changed too.
-    pub(super) fn touch_due(&mut self, states: &mut ByVcpu<State>, now: Instant) {
+    pub(super) fn touch_due(&mut self, states: &mut States, now: Instant) {
         let mut touch = |place: usize| {
             let id = self.foreground[place];
             if let Some(state) = states.get_mut(id).filter(|state| !state.touched) {

@@ -2,10 +2,9 @@
 //! core, and where to, decided on what the cores hold.
 
 use crate::maracas::place::{Load, Spv};
-use crate::maracas::vcpu::State;
+use crate::maracas::states::States;
 use crate::parts::bounds;
 use crate::parts::exact::Exact;
-use crate::parts::jobs::ByVcpu;
 use crate::parts::priority;
 use crate::parts::table::Table;
 use alloc::vec::Vec;
@@ -16,7 +15,7 @@ use maracas_core::{CoreId, Instant, Vcpu, VcpuId};
 /// The cores as REBALANCE finds them.
 pub(in crate::maracas) struct Scene<'a> {
     pub(in crate::maracas) table: &'a Table,
-    pub(in crate::maracas) states: &'a ByVcpu<State>,
+    pub(in crate::maracas) states: &'a States,
     /// By core, what those that count in its SPV ask for.
     pub(in crate::maracas) loads: &'a [Load],
     pub(in crate::maracas) imbalance: Exact,
@@ -29,7 +28,7 @@ pub(in crate::maracas) struct Scene<'a> {
 /// budget or not.
 pub(in crate::maracas) fn counted<'a>(
     table: &'a Table,
-    states: &'a ByVcpu<State>,
+    states: &'a States,
     core: CoreId,
 ) -> impl Iterator<Item = &'a Vcpu> {
     table.on(core).iter().filter(|vcpu| {

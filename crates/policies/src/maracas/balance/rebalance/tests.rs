@@ -1,4 +1,5 @@
 use super::*;
+use crate::maracas::vcpu::State;
 use crate::maracas::{color, place};
 use crate::parts::table::{Family, Test};
 use crate::testing::Rng;
@@ -18,7 +19,7 @@ fn on_core(core: u16, vcpu: Vcpu) -> Vcpu {
 /// Cores of runnable VCPUs, without a policy around them.
 struct Cores {
     table: Table,
-    states: ByVcpu<State>,
+    states: States,
     loads: Vec<Load>,
 }
 
@@ -31,12 +32,12 @@ impl Cores {
         let mut table = table.demanding(color::demand(&Params::new()));
         let verdict = table.fill(&system, false);
         assert!(verdict.accepted(), "{:?}", verdict.refused);
-        let mut states = ByVcpu::default();
+        let mut states = States::new(CoreId(0), cores);
         for (core, vcpu) in vcpus {
             table.change(vcpu, Instant::ZERO);
             let mut state = State::new(vcpu, CoreId(*core), Instant::ZERO);
             state.wake(Instant::ZERO, None);
-            states.insert(vcpu.id, state);
+            states.insert(state);
         }
         let mut cores = Self { table, states, loads: Vec::new() };
         cores.sum_up();
