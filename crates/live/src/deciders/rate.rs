@@ -212,7 +212,7 @@ fn rate(name: &str, agents: usize, apart: bool) -> f64 {
 
 #[test]
 fn the_rate_of_decisions_on_a_host_that_carries_nothing_out() {
-    for name in ["p-edf", "p-rm", "qps"] {
+    for name in ["p-edf", "p-rm", "maracas", "qps"] {
         for (agents, apart) in [(1, false), (1, true), (2, false), (2, true)] {
             let whose = if apart { "of each group" } else { "of all cores" };
             let thousands = rate(name, agents, apart) / 1e3;
