@@ -35,6 +35,7 @@ impl CoreSet {
             self.insert_high(core);
         }
     }
+    #[inline(never)] // Where it is inlined, it costs those that pass it by.
     const fn insert_high(&mut self, core: CoreId) {
         let word = word(core);
         self.high[word] |= bit(core);
@@ -52,6 +53,7 @@ impl CoreSet {
             self.remove_high(core);
         }
     }
+    #[inline(never)]
     const fn remove_high(&mut self, core: CoreId) {
         let word = word(core);
         self.high[word] &= !bit(core);
@@ -108,18 +110,26 @@ impl CoreSet {
     pub fn clear(&mut self) {
         self.low = 0;
         if self.used != 0 {
-            self.places().for_each(|word| self.high[word] = 0);
-            self.used = 0;
+            self.clear_high();
         }
+    }
+    #[inline(never)]
+    fn clear_high(&mut self) {
+        self.places().for_each(|word| self.high[word] = 0);
+        self.used = 0;
     }
     /// Puts all of `other` in.
     #[inline]
     pub fn insert_all(&mut self, other: &Self) {
         self.low |= other.low;
         if other.used != 0 {
-            other.places().for_each(|word| self.high[word] |= other.high[word]);
-            self.used |= other.used;
+            self.insert_all_high(other);
         }
+    }
+    #[inline(never)]
+    fn insert_all_high(&mut self, other: &Self) {
+        other.places().for_each(|word| self.high[word] |= other.high[word]);
+        self.used |= other.used;
     }
     /// Takes the lowest core out.
     #[inline]
@@ -132,6 +142,10 @@ impl CoreSet {
         if self.used == 0 {
             return None;
         }
+        self.pop_first_high()
+    }
+    #[inline(never)]
+    fn pop_first_high(&mut self) -> Option<CoreId> {
         let first = self.first()?;
         self.remove_high(first);
         Some(first)

@@ -69,6 +69,7 @@ impl Soonest {
             self.set_below(place, at);
         }
     }
+    #[inline(never)]
     fn set_below(&mut self, place: usize, at: Instant) {
         let (mut node, mut place, mut at) = (self.leaves + place / WIDTH, place % WIDTH, at);
         loop {
@@ -115,6 +116,7 @@ impl Soonest {
             }
         }
     }
+    #[inline(never)]
     fn due_below(&self, from: usize, now: Instant) -> Option<usize> {
         let (mut node, mut place) = (self.leaves + from / WIDTH, from % WIDTH);
         if node >= self.nodes.len() {
