@@ -1,12 +1,14 @@
 //! The same run twice gives the same bytes, for every policy, with every fault at once.
 
-use maracas_core::Duration;
 use maracas_core::contract::Entry;
 use maracas_core::journal::{Header, Recorder};
-use maracas_sim::{Outcome, Overheads};
+use maracas_core::{Duration, Policy};
+use maracas_sim::{Options, Outcome, Overheads, run};
 use maracas_tests::{Case, Faults, Mix, generate};
 
-fn journal(case: &Case) -> Option<(Vec<u8>, Outcome)> {
+type Run<'a> = &'a dyn Fn(&mut dyn Policy, &mut Recorder) -> Outcome;
+
+fn journal_of(case: &Case, run: Run<'_>) -> Option<(Vec<u8>, Outcome)> {
     let mut policy = case.policy()?;
     let mut recorder = Recorder::new(&Header {
         policy: case.entry.name.into(),
@@ -17,9 +19,13 @@ fn journal(case: &Case) -> Option<(Vec<u8>, Outcome)> {
         version: String::new(),
         seed: case.seed,
     });
-    let outcome = case.run(&mut *policy, &mut recorder);
+    let outcome = run(&mut *policy, &mut recorder);
     recorder.end(outcome.end);
     Some((std::mem::take(recorder.bytes()), outcome))
+}
+
+fn journal(case: &Case) -> Option<(Vec<u8>, Outcome)> {
+    journal_of(case, &|policy, recorder| case.run(policy, recorder))
 }
 
 /// The case with every fault at once.
@@ -58,6 +64,31 @@ fn twice_the_same_bytes() {
             }
         }
         assert!(compared >= 10, "{} accepted only {compared} of 40 systems", entry.name);
+    }
+}
+
+/// A run in which no option asks for anything is simulated by a machine that was compiled without
+/// what they ask for: its journal and what it counts are those of the machine with everything.
+#[test]
+fn a_bare_run_is_what_it_is_when_it_is_audited() {
+    for entry in maracas_policies::all().filter(|entry| entry.needs.classes < 2) {
+        let mut compared = 0;
+        for seed in 0..20 {
+            let (jobs_only, load) = (entry.needs.jobs, 50 + 10 * (seed % 6));
+            let mix = Mix { jobs_only, changes: true, unruly: true, load };
+            let case = Case::new(entry, generate(seed, mix), seed).with_random_params(seed);
+            let (system, programs) = (case.system(), &case.random.programs);
+            let [bare, audited] = [false, true].map(|audit| {
+                let options = Options { seed, audit, ..Options::new(case.until) };
+                let simulate = |policy: &mut dyn Policy, recorder: &mut Recorder| {
+                    run(&system, programs, policy, &options, recorder)
+                };
+                journal_of(&case, &simulate)
+            });
+            assert!(bare == audited, "seed {seed}:\n{case}");
+            compared += u64::from(bare.is_some());
+        }
+        assert!(compared >= 5, "{} accepted only {compared} of 20 systems", entry.name);
     }
 }
 

@@ -104,7 +104,7 @@ fn simulate<O: Observer>(
     programs: &[Program],
     observer: &mut O,
 ) -> Outcome {
-    simulate_with(policy, system, programs, observer, NoContention)
+    simulate_with(policy, system, programs, observer, NoContention::<true>)
 }
 
 fn simulate_with<O: Observer, C: Contention>(

@@ -226,9 +226,9 @@ pub fn run(
     observer: &mut dyn Observer,
 ) -> Outcome {
     if memory::is_bare(system, options) {
-        return run_with(system, programs, policy, options, observer, memory::BareRun);
+        return run_with(system, programs, policy, options, observer, memory::NoContention::<true>);
     }
-    run_with(system, programs, policy, options, observer, memory::NoContention)
+    run_with(system, programs, policy, options, observer, memory::NoContention::<false>)
 }
 
 /// [`run`] under a contention model, or on cores of uneven speed.
@@ -243,6 +243,7 @@ pub fn run_with<C: memory::Contention>(
     observer: &mut dyn Observer,
     contention: C,
 ) -> Outcome {
+    assert!(!C::BARE || memory::is_bare(system, options), "{options:?} asks for more than is left");
     machine::Machine::new(system, programs, policy, options, observer, contention).run()
 }
 
@@ -258,7 +259,7 @@ pub fn run_changing(
     options: &Options,
     observer: &mut dyn Observer,
 ) -> Outcome {
-    let contention = memory::NoContention;
+    let contention = memory::NoContention::<false>;
     let machine = machine::Machine::new(system, programs, policy, options, observer, contention);
     machine.changing(changes).run()
 }
@@ -300,7 +301,7 @@ pub fn simulate(
             "scripts say nothing of memory or of classes"
         );
         assert_eq!(scripts.threads.len(), programs.len(), "a program has one script");
-        let contention = memory::NoContention;
+        let contention = memory::NoContention::<false>;
         machine::Machine::new(system, programs, policy, options, observer, contention)
             .acting(scripts, system)
             .run()

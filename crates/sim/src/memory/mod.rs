@@ -3,8 +3,7 @@
 //! One file a model. A model turns the set of running programs into speeds and counts; between two
 //! changes, of that set or of the model's own, every program progresses linearly.
 //!
-//! * [`NoContention`]: everything runs at full speed and touches no memory. As a `BareRun` the
-//!   machine leaves out what no option asks for, too.
+//! * [`NoContention`]: everything runs at full speed and touches no memory.
 //! * [`UnevenCores`]: every program at its pace on the class of its core; none touches memory.
 //! * [`SharedMemory`]: the DRAM law (`dram`), or request by request (`requests`), and the
 //!   last-level cache (`cache`), coupled.
@@ -26,7 +25,7 @@ mod solutions;
 pub use classes::UnevenCores;
 pub use controller::MemoryTotals;
 pub use none::NoContention;
-pub(crate) use none::{BareRun, is_bare};
+pub(crate) use none::is_bare;
 pub use shared::SharedMemory;
 
 use maracas_core::contract::{Meters, Usage};
@@ -78,7 +77,7 @@ pub trait Contention {
     const COUPLED: bool;
     /// Whether there is a memory controller whose counters can be read: [`Contention::totals`].
     const SAMPLES: bool;
-    /// Whether the run is a bare one ([`BareRun`]).
+    /// Whether nothing is asked for but jobs, law and policy ([`crate::run`] sees to that).
     const BARE: bool = false;
     /// Something changed by `now`: what runs on which core, by core, or the model by itself.
     fn resolve(&mut self, now: Instant, running: &[Option<Resident>]);

@@ -6,14 +6,10 @@ use maracas_core::contract::Usage;
 use maracas_core::memory::CachePart;
 use maracas_core::{CoreId, Duration, Instant, Overheads, System};
 
-/// Every core at full speed, whatever runs beside it.
+/// Every core at full speed, whatever runs beside it. `IS_BARE` = in a run of which [`is_bare`] is true:
+/// what that rules out is left out of the machine, which is compiled once for each model.
 #[derive(Clone, Copy, Debug)]
-pub struct NoContention;
-
-/// The same for a run of which [`is_bare`] is true: what that rules out is left out of the machine,
-/// which is compiled once for each model.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct BareRun;
+pub struct NoContention<const IS_BARE: bool>;
 
 /// Whether nothing is asked for but jobs, law and policy: decisions come at once, wakes are seen,
 /// nothing is charged or audited, and nothing is shared.
@@ -23,41 +19,33 @@ pub(crate) fn is_bare(system: &System, options: &Options) -> bool {
     free && !hidden_wakes && !audit && system.resources.is_none()
 }
 
-/// What programs do to each other where each progresses by the time that it runs: nothing.
-macro_rules! without_contention {
-    ($model:ty, $bare:expr) => {
-        impl Contention for $model {
-            const CONTENDS: bool = false;
-            const COUPLED: bool = false;
-            const SAMPLES: bool = false;
-            const BARE: bool = $bare;
-            fn resolve(&mut self, _: Instant, _: &[Option<Resident>]) {}
-            fn next_change(&self) -> Instant {
-                Instant::NEVER
-            }
-            #[inline]
-            fn advance(&mut self, _: CoreId, time: Duration) -> Progress {
-                Progress { work: time, counted: Usage::default() }
-            }
-            #[inline]
-            fn time_for(&self, _: CoreId, work: Duration) -> Duration {
-                work
-            }
-            #[inline]
-            fn time_to_meter(&self, _: CoreId, _: u64) -> Duration {
-                Duration::MAX
-            }
-            fn totals(&mut self, _: Instant) -> Option<&MemoryTotals> {
-                None
-            }
-            fn pages_to_copy(&self, _: u32, _: Option<CachePart>) -> u64 {
-                0
-            }
-            fn recolor(&mut self, _: Instant, _: u32, _: Option<CachePart>) {}
-            fn leave(&mut self, _: u32) {}
-        }
-    };
+impl<const IS_BARE: bool> Contention for NoContention<IS_BARE> {
+    const CONTENDS: bool = false;
+    const COUPLED: bool = false;
+    const SAMPLES: bool = false;
+    const BARE: bool = IS_BARE;
+    fn resolve(&mut self, _: Instant, _: &[Option<Resident>]) {}
+    fn next_change(&self) -> Instant {
+        Instant::NEVER
+    }
+    #[inline]
+    fn advance(&mut self, _: CoreId, time: Duration) -> Progress {
+        Progress { work: time, counted: Usage::default() }
+    }
+    #[inline]
+    fn time_for(&self, _: CoreId, work: Duration) -> Duration {
+        work
+    }
+    #[inline]
+    fn time_to_meter(&self, _: CoreId, _: u64) -> Duration {
+        Duration::MAX
+    }
+    fn totals(&mut self, _: Instant) -> Option<&MemoryTotals> {
+        None
+    }
+    fn pages_to_copy(&self, _: u32, _: Option<CachePart>) -> u64 {
+        0
+    }
+    fn recolor(&mut self, _: Instant, _: u32, _: Option<CachePart>) {}
+    fn leave(&mut self, _: u32) {}
 }
-
-without_contention!(NoContention, false);
-without_contention!(BareRun, true);
