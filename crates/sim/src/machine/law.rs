@@ -78,9 +78,10 @@ impl<C: Contention> Machine<'_, C> {
     #[inline(always)] // Nearly every decision asks for one core, and answers by memory cost a third.
     fn choose(&mut self, id: CoreId) -> Option<Option<Running>> {
         let core = id.0 as usize;
-        // The law looks at meters where grants have limits alone, and what goes on without one
-        // ends when it was to end.
-        let is_unlimited = C::BARE && self.cores[core].until == Limit::NEVER;
+        // The law looks at meters where grants have limits alone, and what goes on without one,
+        // where none is ahead, ends when it was to end.
+        let own = &self.cores[core];
+        let is_unlimited = C::BARE && own.until == Limit::NEVER && own.due == Instant::NEVER;
         if !is_unlimited {
             self.settle(core);
         }
