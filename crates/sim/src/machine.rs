@@ -22,9 +22,6 @@ use maracas_core::{
 };
 use memory::{MemoryMeter, Sampled};
 
-/// How many failing service requests and spent allowances a policy may answer at one instant.
-const ANSWERS: usize = 1_000;
-
 /// One core and what runs on it.
 #[derive(Clone, Copy, Debug)]
 struct Core {
@@ -76,8 +73,6 @@ pub(crate) struct Machine<'a, C> {
     plan: Plan,
     /// When the next decision is taken.
     due: Instant,
-    /// How often it may be taken at one instant.
-    most_decisions: usize,
     /// Whether the policy got any event since it was last asked.
     reported: bool,
     /// Where the first of these things happened.
@@ -104,7 +99,6 @@ impl<'a, C: Contention> Machine<'a, C> {
         let meters = policy.meters();
         contention.meter(meters);
         let count = system.cores.len();
-        let demands = Demands::new(system, programs, options.seed);
         let mut agenda = Agenda::default();
         // A program that ends when it starts, or before, never comes.
         let comes = |program: &Program| program.arrive < program.depart;
@@ -121,8 +115,7 @@ impl<'a, C: Contention> Machine<'a, C> {
             contention,
             now: Instant::ZERO,
             agenda,
-            most_decisions: count + 3 * demands.len() + ANSWERS,
-            demands,
+            demands: Demands::new(system, programs, options.seed),
             changes: Vec::new(),
             asked: Vec::new(),
             cores: vec![Core::IDLE; count],

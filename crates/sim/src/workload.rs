@@ -2,6 +2,7 @@
 //!
 //! Pure state: it knows no cores and sends no events; the machine asks and reports.
 
+mod demand;
 mod locks;
 mod readings;
 mod script;
@@ -12,7 +13,7 @@ use crate::rng::{Purpose, Stream};
 use crate::script::ScriptedThreads;
 use maracas_core::contract::Mode;
 use maracas_core::{
-    Arrival, Cost, Duration, Instant, Job, JobId, Program, Reservation, Role, Short, System, Vcpu,
+    Arrival, Cost, Duration, Instant, Job, JobId, Program, Reservation, Short, System, Vcpu,
     VcpuId, Workload,
 };
 use std::collections::VecDeque;
@@ -88,8 +89,6 @@ pub(crate) struct Demand {
     /// Deadlines of the jobs released and not completed.
     pending: Short<Instant>,
     releases: Stream,
-    /// Sporadic jobs are released at whole nanoseconds, however finely an exact study divides time.
-    ticks_per_ns: u64,
     /// The core that it runs on; `NONE` = waits.
     pub(crate) on: u32,
     /// The core that it ran on last.
@@ -106,6 +105,8 @@ pub(crate) struct Demand {
 pub(crate) struct Demands {
     vcpus: Vec<Demand>,
     threads: Vec<Thread>,
+    /// Sporadic jobs are released at whole nanoseconds, however finely an exact study divides time.
+    ticks_per_ns: u64,
     /// One more than how often the policy was asked: it is told of all wakes before.
     pub(crate) turn: u64,
     /// What threads with scripts are about.
@@ -162,7 +163,6 @@ impl Demands {
             let standing = if there { Standing::In } else { Standing::Away };
             let demand = &mut vcpus[vcpu.id.0 as usize];
             *demand = Demand::new(vcpu, standing, seed);
-            demand.ticks_per_ns = system.ticks_per_ns;
         }
         let mut threads = Vec::with_capacity(programs.len());
         for (id, program) in programs.iter().enumerate() {
@@ -189,7 +189,8 @@ impl Demands {
             threads[demand.threads[0] as usize].state = State::Blocked;
         }
         let locks = system.resources.as_ref().map(|it| Box::new(Locks::new(system, it)));
-        Self { vcpus, threads, turn: 1, scripted: None, locks }
+        let ticks_per_ns = system.ticks_per_ns;
+        Self { vcpus, threads, ticks_per_ns, turn: 1, scripted: None, locks }
     }
 
     #[inline]
@@ -289,7 +290,7 @@ impl Demands {
                     return Start::Waits;
                 }
                 demand.releasing = true;
-                Start::Release(now.saturating_add(demand.first_release()))
+                Start::Release(now.saturating_add(demand.first_release(self.ticks_per_ns)))
             }
         }
     }
@@ -337,7 +338,7 @@ impl Demands {
         let deadline = now.saturating_add(demand.vcpu.reservation.deadline);
         demand.released += 1;
         demand.pending.push_back(deadline);
-        let next = now.saturating_add(demand.next_gap());
+        let next = now.saturating_add(demand.next_gap(self.ticks_per_ns));
         if let [only] = demand.threads[..] {
             self.take_job(only);
         } else {
@@ -532,91 +533,5 @@ impl Thread {
             self.left = self.costs.draw(cost);
         }
         more
-    }
-}
-
-impl Demand {
-    fn new(vcpu: &Vcpu, standing: Standing, seed: u64) -> Self {
-        Self {
-            vcpu: vcpu.clone(),
-            standing,
-            current: NONE,
-            left: Duration::ZERO,
-            waiting: VecDeque::new(),
-            threads: Vec::new(),
-            staying: 0,
-            meters: [Duration::ZERO; 2],
-            memory: 0,
-            releasing: false,
-            released: 0,
-            completed: 0,
-            pending: Short::default(),
-            releases: Stream::new(seed, Purpose::Release, vcpu.id.0, 0),
-            ticks_per_ns: 1,
-            on: NONE,
-            last: NONE,
-            run_queue: NONE,
-            woke: 0,
-            hidden: None,
-        }
-    }
-    /// Whether it runs service requests, and nothing else.
-    pub(crate) const fn carries(&self) -> bool {
-        match self.vcpu.role {
-            Role::Monitor | Role::Migration => true,
-            Role::Main | Role::Io => false,
-        }
-    }
-    /// Its programs, by their place among all.
-    pub(crate) fn programs(&self) -> &[u32] {
-        &self.threads
-    }
-    const fn id_of(&self, index: u32) -> JobId {
-        JobId { vcpu: self.vcpu.id, index }
-    }
-    #[inline]
-    pub(crate) const fn runnable(&self) -> bool {
-        self.current != NONE
-    }
-    /// Whether a job was released and not completed.
-    #[inline]
-    pub(crate) const fn has_pending(&self) -> bool {
-        self.completed < self.released
-    }
-    /// Jobs not completed whose deadline is not after `now`.
-    pub(crate) fn overdue(&self, now: Instant) -> u64 {
-        self.pending.iter().filter(|deadline| **deadline <= now).count() as u64
-    }
-
-    /// Forgets the jobs that will not be done any more.
-    pub(crate) fn abandon(&mut self) {
-        self.pending.clear();
-        self.hidden = None;
-    }
-
-    /// From the start of the first job program to its first job: the offset, or for sporadic
-    /// VCPUs a uniform share of T, so that they do not all start together.
-    fn first_release(&mut self) -> Duration {
-        match self.vcpu.arrival {
-            Arrival::Periodic { offset } => offset,
-            Arrival::Sporadic => self.whole_ns(Duration::ZERO, self.vcpu.reservation.period),
-            Arrival::None => unreachable!("job programs need a VCPU that releases jobs"),
-        }
-    }
-    /// From one release to the next: T, or for sporadic VCPUs uniform between T and 2T.
-    #[inline]
-    fn next_gap(&mut self) -> Duration {
-        let period = self.vcpu.reservation.period;
-        if self.vcpu.arrival == Arrival::Sporadic {
-            self.whole_ns(period, period * 2)
-        } else {
-            period
-        }
-    }
-    /// A number of whole nanoseconds, uniform between `low` and `high`.
-    fn whole_ns(&mut self, low: Duration, high: Duration) -> Duration {
-        let ns = self.ticks_per_ns;
-        let [low, high] = [low.ticks().div_ceil(ns), high.ticks() / ns];
-        self.releases.uniform(Duration::from_ticks(low), Duration::from_ticks(high)) * ns
     }
 }

@@ -6,6 +6,9 @@ use crate::workload::{NONE, Standing};
 use maracas_core::contract::{Event, Grant, decide};
 use maracas_core::{CoreId, CoreSet, Duration, Instant, VcpuId};
 
+/// How many failing service requests and spent allowances a policy may answer at one instant.
+const ANSWERS: usize = 1_000;
+
 impl<C: Contention> Machine<'_, C> {
     /// Reports to the policy an event that happens now; where decisions come late, by the next one.
     #[inline]
@@ -57,10 +60,8 @@ impl<C: Contention> Machine<'_, C> {
             self.meter();
             self.report_busy();
         }
-        // Within one instant every core can stop one segment, and every VCPU be seen to wake or be
-        // answered once. Only service requests that fail and allowances that are spent already can
-        // go on for ever, where the policy answers each by the next.
-        for _ in 0..self.most_decisions {
+        for asked in 0.. {
+            assert!(asked < ANSWERS || asked < self.most_decisions(), "{}", self.no_rest());
             if !C::BARE {
                 self.deliver();
             }
@@ -89,8 +90,16 @@ impl<C: Contention> Machine<'_, C> {
                 return;
             }
         }
-        let times = self.most_decisions;
-        panic!("at {} the policy changed its mind {times} times and found no rest", self.now);
+    }
+    /// Within one instant every core can stop one segment, and every VCPU be seen to wake or be
+    /// answered once. Only service requests that fail and allowances that are spent already can
+    /// go on for ever, where the policy answers each by the next.
+    fn most_decisions(&self) -> usize {
+        self.cores.len() + 3 * self.demands.len() + ANSWERS
+    }
+    fn no_rest(&self) -> String {
+        let times = self.most_decisions();
+        format!("at {} the policy changed its mind {times} times and found no rest", self.now)
     }
 
     /// Notes what stands on which run queue and when grants ahead begin to count there, and holds

@@ -75,7 +75,7 @@ impl<C: Contention> Machine<'_, C> {
     }
 
     /// What the law says that a core should run; `None` where it does so already.
-    #[inline(always)] // Nearly every decision asks for one core, and answers by memory cost a third.
+    #[inline(always)] // Nearly every decision asks for one core; an answer by memory costs a third.
     fn choose(&mut self, id: CoreId) -> Option<Option<Running>> {
         let core = id.0 as usize;
         // The law looks at meters where grants have limits alone, and what goes on without one,
