@@ -14,7 +14,6 @@ mod modules;
 mod new_policy;
 mod peers;
 mod python;
-mod simso;
 mod skips;
 #[cfg(test)]
 mod tidy;
@@ -26,9 +25,9 @@ use std::process::{Command, ExitCode};
 const HELP: &str = "\
 cargo xtask ci                  what CI runs: format, lints, tests, documents
 cargo xtask bench               the benchmarks (sim throughput, policies)
-cargo xtask bench simso         the same task sets in SimSo, which pip installs, and in ours
-cargo xtask bench peers         SchedCAT, SimSo and ours in one table; SCHEDCAT=PATH says where the
-                                source of SchedCAT is
+cargo xtask bench peers         the same task sets in SchedCAT, SimSo, which pip installs, and ours;
+                                SCHEDCAT=PATH says where the source of SchedCAT is; --quick for a
+                                minute, --csv for programs, --periods automotive|log-uniform
 cargo xtask lab [KERNEL...]     the live machine on other kernels and hosts, emulated, in one table;
                                 --quick for its part that CI runs; docs/lab.md has the rest
 cargo xtask swarm [ARGS]        random systems x policies x faults on all cores, until something
@@ -53,8 +52,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["ci"] => ci(),
-        ["bench", "simso"] => simso::bench(&root()),
-        ["bench", "peers"] => peers::bench(&root()),
+        ["bench", "peers", rest @ ..] => peers::bench(&root(), rest),
         ["bench", rest @ ..] => cargo(&[&["bench", "--package", "maracas-sim"], rest].concat()),
         ["lab", rest @ ..] => lab::lab(&root(), rest),
         ["swarm", rest @ ..] => {
