@@ -119,7 +119,7 @@ fn checks() -> Result<(), String> {
     cargo(&["test", "--release", "--package", "maracas-reproduce", "--test", "document"])?;
     // Every schedulability test on a thousand sets, the optimal schedulers on 2000 each, those for
     // uneven cores on 10,000, a million jobs of each policy that lets tasks come and go, and 10,000
-    // systems that share memory. And instructions a job, which valgrind counts.
+    // systems that share memory. And instructions a job and a live decision, by valgrind.
     if !apt::has("valgrind") {
         apt::install(&["valgrind"]);
     }
@@ -132,6 +132,7 @@ fn checks() -> Result<(), String> {
         "churn",
         "interference",
         "instructions",
+        "live_cost",
     ];
     let tests = tests.iter().flat_map(|test| ["--test", test]).collect::<Vec<_>>();
     cargo(&[&["test", "--release", "--package", "maracas-tests"], &tests[..]].concat())?;
