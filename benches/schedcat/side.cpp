@@ -2,10 +2,11 @@
 //
 // Reads one case a line from standard input and answers each with one line:
 //
-//     POLICY CORES HORIZON COST:PERIOD COST:PERIOD ...   ->   JOBS LATE SECONDS
+//     POLICY CORES HORIZON COST:PERIOD[@CORE] ...   ->   JOBS LATE SECONDS | failed WHY
 //
 // What is timed is its simulation of global EDF, which counts late jobs and by how much they were,
-// in CPU time. JOBS are those completed; it simulates no other policy.
+// in CPU time. JOBS are those completed. Partitioned EDF is that simulation for the tasks of each
+// core alone, one core after the other; SchedCAT packs no tasks, so CORE says where each runs.
 
 #include "tasks.h"
 
@@ -16,6 +17,7 @@
 #include <iostream>
 #include <sstream>
 #include <string>
+#include <vector>
 
 static double cpu_time() {
     timespec time;
@@ -29,23 +31,39 @@ int main() {
         std::istringstream words(line);
         std::string policy, word;
         unsigned int cores;
-        unsigned long horizon, cost, period;
-        TaskSet tasks;
+        unsigned long horizon;
         words >> policy >> cores >> horizon;
-        while (words >> word) {
-            if (std::sscanf(word.c_str(), "%lu:%lu", &cost, &period) == 2) {
-                tasks.add_task(cost, period);
-            }
-        }
-        if (policy != "g-edf" || tasks.get_task_count() == 0) {
-            std::cout << "failed it simulates global EDF alone" << std::endl;
+        bool partitioned = policy == "p-edf";
+        if (!partitioned && policy != "g-edf") {
+            std::cout << "failed it simulates EDF alone" << std::endl;
             continue;
         }
+        // One partition has all cores under global EDF.
+        std::vector<TaskSet> parts(partitioned ? cores : 1);
+        bool placed = true;
+        while (words >> word) {
+            unsigned long cost, period;
+            unsigned int core;
+            int read = std::sscanf(word.c_str(), "%lu:%lu@%u", &cost, &period, &core);
+            if (partitioned && (read != 3 || core >= cores)) {
+                placed = false;
+            } else if (read >= 2) {
+                parts[partitioned ? core : 0].add_task(cost, period);
+            }
+        }
+        if (!placed) {
+            std::cout << "failed no partition is given" << std::endl;
+            continue;
+        }
+        unsigned long jobs = 0, late = 0;
         double start = cpu_time();
-        Stats stats = edf_observe_tardiness(cores, tasks, horizon);
+        for (TaskSet &tasks : parts) {
+            Stats stats = edf_observe_tardiness(partitioned ? 1 : cores, tasks, horizon);
+            jobs += stats.num_ok_jobs + stats.num_tardy_jobs;
+            late += stats.num_tardy_jobs;
+        }
         double seconds = cpu_time() - start;
-        std::printf("%lu %lu %.9f\n", stats.num_ok_jobs + stats.num_tardy_jobs,
-                    stats.num_tardy_jobs, seconds);
+        std::printf("%lu %lu %.9f\n", jobs, late, seconds);
         std::fflush(stdout);
     }
 }

@@ -1,4 +1,4 @@
-"""SimSo's side of `cargo xtask bench simso`.
+"""SimSo's side of `cargo xtask bench peers`.
 
 Reads one case a line from standard input and answers each with one line:
 
@@ -51,6 +51,8 @@ def configuration(policy, cores, horizon, tasks):
 def run(words):
     """Runs one case; the answer to it."""
     policy, cores, horizon = words[0], int(words[1]), int(words[2])
+    if policy not in SCHEDULERS:
+        return "failed it has no such scheduler"
     tasks = [tuple(int(number) for number in word.split(":")) for word in words[3:]]
     made = configuration(policy, cores, horizon, tasks)
     gc.collect()

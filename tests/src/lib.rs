@@ -31,7 +31,7 @@ pub use generate::{
 pub use guard_audit::GuardAudit;
 pub use kernel::{KernelCase, KernelFaults, KernelPlayed, Mistake};
 pub use lateness::{Late, Lateness};
-pub use live::{LiveCase, LiveFaults, Meters, Played};
+pub use live::{LiveCall, LiveCase, LiveFaults, Meters, Played};
 pub use maracas_audit::MaracasAudit;
 pub use memory_audit::MemoryAudit;
 pub use swarm::{Failure, Kind, Summary, Swarm, is_optimal, keeps_churn};

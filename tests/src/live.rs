@@ -4,6 +4,7 @@
 mod around;
 mod audit;
 mod clients;
+mod cost;
 mod host;
 mod rig;
 mod shrink;
@@ -12,6 +13,7 @@ mod tests;
 mod world;
 
 pub(crate) use around::decided_alike;
+pub use cost::LiveCall;
 pub use host::{LiveFaults, Meters};
 pub use rig::Played;
 pub(crate) use shrink::shrink;

@@ -14,11 +14,11 @@ use maracas_core::{Cost, Duration, Instant, Program, System, Vcpu, Workload};
 use maracas_sim::{Options, run};
 use maracas_tests::Dice;
 use maracas_trace::Metrics;
-use std::process::Command;
-use std::{env, fs};
 
 #[path = "../shared/bounds.rs"]
 mod bounds;
+#[path = "../shared/callgrind.rs"]
+mod callgrind;
 
 /// Policy, tasks, cores, load in percent, and instructions a job: with nothing observed, with the
 /// table, and with table and journal.
@@ -38,8 +38,6 @@ const MARGIN: u64 = 3;
 const JOBS: u64 = 3_000;
 /// Utilizations are multiples of this part of a core, so that a load of 100 % is one.
 const PARTS: u64 = 1_024;
-/// Tells this program, run again under callgrind, that it is to simulate.
-const COUNT: &str = "MARACAS_COUNT";
 
 /// Log-uniform periods from 10 ms to 1 s, each job with its whole budget.
 fn draw(tasks: u32, cores: usize, load: u64) -> (System, Vec<Program>, Instant) {
@@ -104,42 +102,21 @@ fn simulate() {
 
 /// This program under callgrind: jobs and instructions of each run.
 fn count() -> Vec<(u64, u64)> {
-    let folder = env::temp_dir().join(format!("maracas-instructions-{}", std::process::id()));
-    fs::create_dir_all(&folder).expect("a folder for callgrind");
-    let run = Command::new("valgrind")
-        .args(["--tool=callgrind", "--toggle-collect=*instructions::counted"])
-        .arg("--dump-after=*instructions::counted")
-        .arg(format!("--callgrind-out-file={}", folder.join("out").display()))
-        .arg(env::current_exe().expect("this program has a path"))
-        .args(["--exact", "a_job_takes_no_more_instructions_than_before", "--nocapture"])
-        .args(["--test-threads", "1"])
-        .env(COUNT, "1")
-        .output()
-        .expect("valgrind starts");
-    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-    let output = String::from_utf8_lossy(&run.stdout);
+    let name = "*instructions::counted";
+    let test = "a_job_takes_no_more_instructions_than_before";
+    let (output, totals) = callgrind::count(test, &[name], name);
     let jobs = output.lines().filter_map(|line| line.split_once("jobs ")?.1.parse().ok());
-    let total = |(place, jobs): (usize, u64)| {
-        let text = fs::read_to_string(folder.join(format!("out.{}", place + 1)));
-        let text = text.expect("callgrind has written what it counted");
-        let total = text.lines().find_map(|line| line.strip_prefix("totals: "));
-        (jobs, total.and_then(|total| total.trim().parse().ok()).expect("a number"))
-    };
-    let counts = jobs.enumerate().map(total).collect();
-    fs::remove_dir_all(folder).expect("the folder can be removed");
-    counts
+    jobs.zip(totals).collect()
 }
 
 /// Optimized, as CI runs it; without optimization the figures say nothing.
 #[test]
 #[cfg_attr(debug_assertions, ignore = "counts optimized code: --release, as CI runs it")]
 fn a_job_takes_no_more_instructions_than_before() {
-    if env::var_os(COUNT).is_some() {
+    if callgrind::is_counted() {
         return simulate();
     }
-    let path = env::var_os("PATH").unwrap_or_default();
-    let there = env::split_paths(&path).any(|folder| folder.join("valgrind").is_file());
-    if !bounds::needs(there, "valgrind, to count instructions") {
+    if !bounds::needs(callgrind::is_there(), "valgrind, to count instructions") {
         return;
     }
     let counts = count();

@@ -14,7 +14,6 @@ mod modules;
 mod new_policy;
 mod peers;
 mod python;
-mod simso;
 mod skips;
 #[cfg(test)]
 mod tidy;
@@ -26,9 +25,9 @@ use std::process::{Command, ExitCode};
 const HELP: &str = "\
 cargo xtask ci                  what CI runs: format, lints, tests, documents
 cargo xtask bench               the benchmarks (sim throughput, policies)
-cargo xtask bench simso         the same task sets in SimSo, which pip installs, and in ours
-cargo xtask bench peers         SchedCAT, SimSo and ours in one table; SCHEDCAT=PATH says where the
-                                source of SchedCAT is
+cargo xtask bench peers         the same task sets in SchedCAT, SimSo, which pip installs, and ours;
+                                SCHEDCAT=PATH says where the source of SchedCAT is; --quick for a
+                                minute, --csv for programs, --periods automotive|log-uniform
 cargo xtask lab [KERNEL...]     the live machine on other kernels and hosts, emulated, in one table;
                                 --quick for its part that CI runs; docs/lab.md has the rest
 cargo xtask swarm [ARGS]        random systems x policies x faults on all cores, until something
@@ -53,8 +52,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["ci"] => ci(),
-        ["bench", "simso"] => simso::bench(&root()),
-        ["bench", "peers"] => peers::bench(&root()),
+        ["bench", "peers", rest @ ..] => peers::bench(&root(), rest),
         ["bench", rest @ ..] => cargo(&[&["bench", "--package", "maracas-sim"], rest].concat()),
         ["lab", rest @ ..] => lab::lab(&root(), rest),
         ["swarm", rest @ ..] => {
@@ -121,7 +119,7 @@ fn checks() -> Result<(), String> {
     cargo(&["test", "--release", "--package", "maracas-reproduce", "--test", "document"])?;
     // Every schedulability test on a thousand sets, the optimal schedulers on 2000 each, those for
     // uneven cores on 10,000, a million jobs of each policy that lets tasks come and go, and 10,000
-    // systems that share memory. And instructions a job, which valgrind counts.
+    // systems that share memory. And instructions a job and a live decision, by valgrind.
     if !apt::has("valgrind") {
         apt::install(&["valgrind"]);
     }
@@ -134,6 +132,7 @@ fn checks() -> Result<(), String> {
         "churn",
         "interference",
         "instructions",
+        "live_cost",
     ];
     let tests = tests.iter().flat_map(|test| ["--test", test]).collect::<Vec<_>>();
     cargo(&[&["test", "--release", "--package", "maracas-tests"], &tests[..]].concat())?;

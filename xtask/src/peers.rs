@@ -1,204 +1,171 @@
 //! `cargo xtask bench peers`: the same task sets in other simulators and in ours, in one run.
 //!
-//! SimSo as in `bench simso`, which lends its sides and its sets; and SchedCAT's simulation of
-//! global EDF in C++ (github.com/brandenburg/schedcat, `native`), compiled where `SCHEDCAT` says
-//! that its source is. All times are CPU time. A row is *warm* where a process has simulated the
-//! set before, and *cold* where each run is the first one of a new process.
+//! The peers are SimSo (Chéramy, Hladik, Déplanche, WATERS 2014), the simulator that most papers of
+//! the field use, and SchedCAT's simulation of global EDF in C++ (its folder `native`). All sides
+//! run each set once a round, and another one begins each round. All times are CPU time without the
+//! start of a process. A row is *warm* where a process has simulated the set before, and *cold*
+//! where each run is the first one of a new process.
 
-use crate::simso::{Answer, GRAIN, Side, build_ours, draw, ours, succeed, target, theirs};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+mod sets;
+mod sides;
+mod table;
 
-/// How often each side runs a set; they take turns.
-const ROUNDS: usize = 5;
-/// Jobs of a warm run, about.
-const WARM: u64 = 100_000;
-/// Jobs of a cold run.
-const COLD: u64 = 5_000;
+use sets::{COLD, Case, PERIODS};
+use sides::{Answer, Programs, Side};
+use std::path::Path;
+use std::time::Instant;
+use table::Row;
+
+/// Who simulates: the peers, and ours watched by nothing, by the table, and by table, journal and
+/// trace.
+const SIDES: [&str; 5] = ["SchedCAT", "SimSo", "counters", "table", "all"];
+const SCHEDCAT: usize = 0;
+const SIMSO: usize = 1;
+const COUNTERS: usize = 2;
+const TABLE: usize = 3;
+
+/// How much is simulated.
+struct Extent {
+    rounds: usize,
+    /// Tasks and cores.
+    sizes: &'static [(usize, usize)],
+    /// Jobs of a warm run, about, and of SimSo's, which would take minutes; its rate hardly depends
+    /// on them (docs/results.md).
+    warm: u64,
+    simso: u64,
+    /// Jobs of a cold run.
+    cold: u64,
+}
+
 const SIZES: [(usize, usize); 2] = [(20, 4), (100, 16)];
-const LOADS: [u64; 2] = [90, 100];
-const POLICIES: [&str; 4] = ["p-edf", "g-edf", "run", "qps"];
-/// How ours is watched: nothing, the table, and table, journal and trace.
-const WATCHES: [&str; 3] = ["counters", "table", "all"];
-/// Where SchedCAT's source is.
-const SCHEDCAT: &str = "SCHEDCAT";
-/// The seed of the sets. With some sets and U = m SimSo fails; it is then left out.
-const SEED: u64 = 1;
+const WHOLE: Extent = Extent { rounds: 5, sizes: &SIZES, warm: 100_000, simso: 2_000, cold: COLD };
+/// What takes a minute: to see that all sides work.
+const QUICK: Extent =
+    Extent { rounds: 3, sizes: SIZES.split_at(1).0, warm: 20_000, simso: 500, cold: 500 };
 
-/// Runs the bench and prints its table, as docs/results.md has it.
-///
-/// # Errors
-/// Where a side cannot be built or ends early.
-pub(crate) fn bench(root: &Path) -> Result<(), String> {
-    let programs = Programs { ours: build_ours(root)?, schedcat: schedcat(root)? };
-    if programs.schedcat.is_none() {
-        println!("SchedCAT is left out: {SCHEDCAT}=PATH says where its source is");
-    }
-    let mut warm =
-        Sides { ours: programs.ours()?, schedcat: programs.schedcat()?, simso: theirs(root)? };
-    println!(
-        "| policy, load | tasks on cores | SchedCAT | SimSo | counters | with table \
-         | table, journal, trace | with table to SchedCAT | to SimSo |\n\
-         |---|---|---|---|---|---|---|---|---|"
-    );
-    for (tasks, cores) in SIZES {
-        for load in LOADS {
-            for policy in POLICIES {
-                let set = draw(tasks, cores, load, "log-uniform", SEED);
-                let case = Case { policy, cores, set };
-                let name = format!("| {policy}, {load} %");
-                let size = format!("{tasks} on {cores}");
-                println!("{name}, warm | {size} {}", case.warm(&mut warm)?.row());
-                println!("{name}, cold | {size} {}", case.cold(&programs)?.row());
+/// What the command is asked for.
+struct Options {
+    extent: Extent,
+    /// Every run as a line, in place of tables.
+    csv: bool,
+    periods: &'static str,
+}
+
+impl Options {
+    fn read(args: &[&str]) -> Result<Self, String> {
+        let mut options = Self { extent: WHOLE, csv: false, periods: PERIODS[0] };
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            match *arg {
+                "--quick" => options.extent = QUICK,
+                "--csv" => options.csv = true,
+                "--periods" => {
+                    let word = args.next().copied().unwrap_or_default();
+                    let known = PERIODS.into_iter().find(|known| *known == word);
+                    options.periods = known.ok_or_else(|| {
+                        format!("--periods is `{word}`; give {}", PERIODS.join(" or "))
+                    })?;
+                }
+                other => {
+                    return Err(format!(
+                        "bench peers does not know `{other}`; it takes --quick, --csv and \
+                         --periods {}",
+                        PERIODS.join("|")
+                    ));
+                }
             }
         }
+        Ok(options)
     }
-    println!(
-        "\nJobs a second of CPU time in millions, of SimSo in thousands: medians of {ROUNDS} \
-         rounds,\nof ratios the least and most too. SimSo simulates {COLD} jobs, and no cold ones."
-    );
+}
+
+/// Runs the bench and prints its tables, as docs/results.md has them.
+///
+/// # Errors
+/// Where an option is unknown, where a side that is there cannot be built or ends early, and where
+/// two sides do not simulate the same jobs.
+pub(crate) fn bench(root: &Path, args: &[&str]) -> Result<(), String> {
+    let Options { extent, csv, periods } = Options::read(args)?;
+    let programs = Programs::build(root)?;
+    let cases = sets::cases(extent.sizes, periods);
+    let mut warm = programs.all()?;
+    if csv {
+        println!("policy,load,tasks,cores,periods,state,side,round,jobs,late,seconds");
+    }
+    let (began, count) = (Instant::now(), 2 * cases.len());
+    let mut rows = Vec::new();
+    for case in &cases {
+        let placed = case.placed(ours(&mut warm)?)?;
+        for is_warm in [true, false] {
+            let state = if is_warm { "warm" } else { "cold" };
+            let (at, seconds) = (rows.len() + 1, began.elapsed().as_secs());
+            eprintln!("{at} of {count}: {}, {state}, after {seconds} s", case.name());
+            let mut row = Row::new(case, state);
+            if is_warm {
+                measure_warm(&placed, &extent, &mut warm, &mut row)?;
+            } else {
+                measure_cold(&placed, &extent, &programs, &mut row)?;
+            }
+            row.check()?;
+            if csv {
+                print!("{}", row.csv(periods));
+            }
+            rows.push(row);
+        }
+    }
+    if !csv {
+        print!("{}", table::text(&rows, &extent, periods));
+    }
     Ok(())
 }
 
-/// What is compiled.
-struct Programs {
-    ours: PathBuf,
-    schedcat: Option<PathBuf>,
+/// Our side among those that stay.
+fn ours(sides: &mut [Option<Side>; SIDES.len()]) -> Result<&mut Side, String> {
+    sides[COUNTERS].as_mut().ok_or_else(|| "our side is not there".into())
 }
 
-impl Programs {
-    fn ours(&self) -> Result<Side, String> {
-        ours(&self.ours)
-    }
-    fn schedcat(&self) -> Result<Option<Side>, String> {
-        let start = |path| Side::start("SchedCAT", &mut Command::new(path));
-        self.schedcat.as_ref().map(start).transpose()
-    }
+/// Jobs of a run of this side.
+const fn jobs(side: usize, all: u64, simso: u64) -> u64 {
+    if side == SIMSO { simso } else { all }
 }
 
-/// The sides that stay.
-struct Sides {
-    ours: Side,
-    schedcat: Option<Side>,
-    simso: Side,
-}
-
-/// One task set under one policy.
-struct Case {
-    policy: &'static str,
-    cores: usize,
-    set: String,
-}
-
-/// Jobs a second of each side, round by round; empty where it cannot simulate the case.
-#[derive(Default)]
-struct Rates {
-    ours: [Vec<f64>; WATCHES.len()],
-    schedcat: Vec<f64>,
-    simso: Vec<f64>,
-}
-
-impl Case {
-    /// The case as a line, over the time in which about so many jobs are released.
-    fn line(&self, jobs: u64) -> String {
-        let periods = self.set.split(' ').filter_map(|task| task.split_once(':')?.1.parse().ok());
-        let rate: f64 = periods.map(|period: f64| 1.0 / period).sum();
-        let horizon = (jobs as f64 / rate / GRAIN as f64).ceil() as u64 * GRAIN;
-        format!("{} {} {horizon} {}", self.policy, self.cores, self.set)
-    }
-
-    /// By processes that have simulated the set before.
-    fn warm(&self, sides: &mut Sides) -> Result<Rates, String> {
-        let (line, short) = (self.line(WARM), self.line(COLD));
-        let mut rates = Rates::default();
-        for round in 0..=ROUNDS {
-            // The first round warms.
-            let mut ignored = Rates::default();
-            let rates = if round == 0 { &mut ignored } else { &mut rates };
-            for (watch, rates) in WATCHES.into_iter().zip(&mut rates.ours) {
-                note(sides.ours.ask(&format!("{watch} {line}"))?, rates);
-            }
-            if let Some(schedcat) = &mut sides.schedcat {
-                note(schedcat.ask(&line)?, &mut rates.schedcat);
-            }
-            if round > 0 && self.policy != "qps" {
-                note(sides.simso.ask(&short)?, &mut rates.simso);
+/// By processes that have simulated the set before: the first round is not taken down.
+fn measure_warm(
+    placed: &Case,
+    extent: &Extent,
+    sides: &mut [Option<Side>; SIDES.len()],
+    row: &mut Row,
+) -> Result<(), String> {
+    for round in 0..=extent.rounds {
+        for place in 0..SIDES.len() {
+            let side = (round + place) % SIDES.len();
+            let Some(process) = &mut sides[side] else { continue };
+            let line = placed.line(side, jobs(side, extent.warm, extent.simso));
+            let answer = process.ask(&line)?;
+            if round > 0 {
+                row.note(side, answer);
             }
         }
-        Ok(rates)
     }
+    Ok(())
+}
 
-    /// By a new process for each run.
-    fn cold(&self, programs: &Programs) -> Result<Rates, String> {
-        let line = self.line(COLD);
-        let mut rates = Rates::default();
-        for _ in 0..ROUNDS {
-            for (watch, rates) in WATCHES.into_iter().zip(&mut rates.ours) {
-                note(programs.ours()?.ask(&format!("{watch} {line}"))?, rates);
-            }
-            if let Some(mut schedcat) = programs.schedcat()? {
-                note(schedcat.ask(&line)?, &mut rates.schedcat);
-            }
+/// By a new process for each run.
+fn measure_cold(
+    placed: &Case,
+    extent: &Extent,
+    programs: &Programs,
+    row: &mut Row,
+) -> Result<(), String> {
+    for round in 0..extent.rounds {
+        for place in 0..SIDES.len() {
+            let side = (round + place) % SIDES.len();
+            let Some(mut process) = programs.start(side)? else { continue };
+            let answer: Result<Answer, String> = process.ask(&placed.line(side, extent.cold))?;
+            row.note(side, answer);
         }
-        Ok(rates)
     }
-}
-
-/// Takes in an answer, if it is one: a policy may refuse a set, and SimSo fail with it.
-fn note(answer: Result<Answer, String>, rates: &mut Vec<f64>) {
-    if let Ok(answer) = answer {
-        rates.push(answer[0] / answer[2]);
-    }
-}
-
-impl Rates {
-    fn row(&self) -> String {
-        let [counters, table, all] = &self.ours;
-        let rate = |rates: &Vec<f64>, unit: f64, digits: usize| {
-            let middle = middle(rates.clone()).map(|[_, median, _]| median / unit);
-            middle.map_or("-".into(), |rate| format!("{rate:.digits$}"))
-        };
-        let ratio = |theirs: &Vec<f64>, digits: usize| {
-            let ratios = table.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect();
-            middle(ratios).map_or("-".into(), |[least, median, most]| {
-                format!("{median:.digits$} ({least:.digits$} to {most:.digits$})")
-            })
-        };
-        format!(
-            "| {} | {} | {} | {} | {} | {} | {} |",
-            rate(&self.schedcat, 1e6, 2),
-            rate(&self.simso, 1e3, 1),
-            rate(counters, 1e6, 2),
-            rate(table, 1e6, 2),
-            rate(all, 1e6, 2),
-            ratio(&self.schedcat, 2),
-            ratio(&self.simso, 0),
-        )
-    }
-}
-
-/// Least, median and most.
-fn middle(mut all: Vec<f64>) -> Option<[f64; 3]> {
-    all.sort_by(f64::total_cmp);
-    Some([*all.first()?, all[all.len() / 2], *all.last()?])
-}
-
-/// Compiles SchedCAT's simulation beside our driver for it; `None` where its source is not named.
-fn schedcat(root: &Path) -> Result<Option<PathBuf>, String> {
-    let Some(source) = std::env::var_os(SCHEDCAT).map(PathBuf::from) else { return Ok(None) };
-    let native = source.join("native");
-    let folder = target(root).join("schedcat");
-    std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    let program = folder.join("side");
-    println!("+ g++, for {}", native.display());
-    let mut compile = Command::new("g++");
-    compile.args(["-O3", "-march=native", "-DNDEBUG", "-I"]).arg(native.join("include"));
-    compile.arg(root.join("benches/schedcat/side.cpp"));
-    let parts = ["src/edf/sim.cpp", "src/schedule_sim.cpp", "src/tasks.cpp"];
-    compile.args(parts.map(|part| native.join(part)));
-    compile.args(["-lgmpxx", "-lgmp", "-o"]).arg(&program);
-    succeed(&mut compile, "SchedCAT cannot be compiled; it needs g++ and libgmp-dev")?;
-    Ok(Some(program))
+    Ok(())
 }
 
 #[cfg(test)]
@@ -206,24 +173,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_case_lasts_for_so_many_jobs() {
-        let set = draw(20, 4, 90, "log-uniform", SEED);
-        let case = Case { policy: "g-edf", cores: 4, set };
-        let line = case.line(COLD);
-        let words: Vec<&str> = line.split(' ').collect();
-        let horizon: u64 = words[2].parse().unwrap();
-        let jobs = |task: &&str| horizon.div_ceil(task.split_once(':').unwrap().1.parse().unwrap());
-        let jobs: u64 = words[3..].iter().map(jobs).sum();
-        assert!((COLD..COLD + 21).contains(&jobs), "{jobs}");
-    }
-
-    #[test]
-    fn rates_become_a_row() {
-        let mut rates = Rates::default();
-        for (ours, theirs) in [(2e6, 4e6), (3e6, 4e6), (4e6, 5e6)] {
-            rates.ours[1].push(ours);
-            rates.schedcat.push(theirs);
-        }
-        assert_eq!(rates.row(), "| 4.00 | - | - | 3.00 | - | 0.75 (0.50 to 0.80) | - |");
+    fn options_are_read_and_refused_by_name() {
+        let options = Options::read(&["--csv", "--quick", "--periods", "automotive"]).unwrap();
+        assert!(options.csv && options.periods == "automotive");
+        assert_eq!(options.extent.rounds, QUICK.rounds);
+        let why = Options::read(&["--fast"]).err().unwrap();
+        assert!(why.contains("--fast") && why.contains("--quick"), "{why}");
+        let why = Options::read(&["--periods"]).err().unwrap();
+        assert!(why.contains("log-uniform or automotive"), "{why}");
     }
 }

@@ -23,12 +23,12 @@ pub(crate) fn prepare(folder: &Path, libraries: &[String]) -> Result<PathBuf, &'
     if !has_python() {
         return Err("Python 3.10 or later with its venv module");
     }
-    println!("+ python3 -m venv {}", folder.display());
+    eprintln!("+ python3 -m venv {}", folder.display());
     let made = Command::new("python3").args(["-m", "venv", "--clear"]).arg(folder).status();
     if !made.is_ok_and(|status| status.success()) {
         return Err("Python 3.10 or later with its venv module");
     }
-    println!("+ pip install {}", libraries.join(" "));
+    eprintln!("+ pip install {}", libraries.join(" "));
     let pip = Command::new(&python)
         .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
         .args(libraries)

@@ -2,6 +2,7 @@
 //! put in, a journal of which only sums are kept. What deciders of groups of cores decide is
 //! held against the policy of all cores, which is told the same.
 
+use super::cost::{LiveCall, beside, serve};
 use super::host::{Shared, SimCore, SimVcpu};
 use maracas_core::contract::{Mode, Observer, Sample, decide, decide_alone};
 use maracas_core::{CoreId, CoreSet, Event, Instant, Job, JobId, Plan, Policy, VcpuId};
@@ -126,17 +127,23 @@ impl Host for Around {
         &mut self.cores[usize::from(core.0)]
     }
     fn now(&self) -> Instant {
-        self.shared.now()
+        serve(LiveCall::Clock, || self.shared.now())
     }
     fn take_requests(&mut self, into: &mut Vec<Request>) {
-        let done = self.take_done().into_iter();
-        into.extend(done.map(|(job, at)| Request::Completed { job, at: Instant::from_ticks(at) }));
-        if self.own.is_none() {
-            into.append(&mut self.posted);
-        }
+        beside(|| {
+            let done = self.take_done().into_iter();
+            into.extend(
+                done.map(|(job, at)| Request::Completed { job, at: Instant::from_ticks(at) }),
+            );
+            if self.own.is_none() {
+                into.append(&mut self.posted);
+            }
+        });
     }
     fn release(&mut self, job: &Job) {
-        self.shared.world.borrow_mut().release(job.id.vcpu, job.id.index);
+        serve(LiveCall::Other, || {
+            self.shared.world.borrow_mut().release(job.id.vcpu, job.id.index);
+        });
     }
     fn leave(&mut self, _: VcpuId, handle: Handle) {
         self.left.push(handle);
@@ -145,24 +152,35 @@ impl Host for Around {
         self.shared.faults.samples
     }
     fn sample(&mut self, _: Instant) -> io::Result<Option<Sample>> {
-        self.shared.may()?;
-        let mut world = self.shared.world.borrow_mut();
-        world.bring_all();
-        let read = |(core, before): (usize, &mut u64)| {
-            let count = world.monitor(core);
-            count - std::mem::replace(before, count)
-        };
-        let by_core: Vec<_> = self.sampled.iter_mut().enumerate().map(read).collect();
-        let requests: u64 = by_core.iter().sum();
-        self.told.samples += 1;
-        // Each waits for 50 to 250 cycles, the more the more there are.
-        let occupancy = requests * (50 + requests.min(20_000) / 100);
-        Ok(Some(Sample { requests, occupancy, by_core }))
+        serve(LiveCall::Other, || {
+            self.shared.may()?;
+            let mut world = self.shared.world.borrow_mut();
+            world.bring_all();
+            let read = |(core, before): (usize, &mut u64)| {
+                let count = world.monitor(core);
+                count - std::mem::replace(before, count)
+            };
+            let by_core: Vec<_> = self.sampled.iter_mut().enumerate().map(read).collect();
+            let requests: u64 = by_core.iter().sum();
+            self.told.samples += 1;
+            // Each waits for 50 to 250 cycles, the more the more there are.
+            let occupancy = requests * (50 + requests.min(20_000) / 100);
+            Ok(Some(Sample { requests, occupancy, by_core }))
+        })
     }
 }
 
 impl Observer for Around {
     fn event(&mut self, at: Instant, event: &Event) {
+        beside(|| self.tell(at, event));
+    }
+    fn planned(&mut self, now: Instant, plan: &Plan) {
+        beside(|| self.decided(now, plan));
+    }
+}
+
+impl Around {
+    fn tell(&mut self, at: Instant, event: &Event) {
         self.told.events += 1;
         self.told.mix(at.ticks());
         if let Event::Ran(segment) = event {
@@ -174,7 +192,7 @@ impl Observer for Around {
         self.told.failed += u64::from(matches!(event, Event::Failed { .. }));
         self.replay.iter_mut().for_each(|(policy, _)| policy.on_event(at, event));
     }
-    fn planned(&mut self, now: Instant, plan: &Plan) {
+    fn decided(&mut self, now: Instant, plan: &Plan) {
         self.hold_against(now, plan);
         self.told.decisions += 1;
         if self.own.is_some() {

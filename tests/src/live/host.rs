@@ -1,5 +1,6 @@
 //! The simulated host as the state of a core asks it: what each call costs, and what is refused.
 
+use super::cost::{LiveCall, beside, serve};
 use super::world::World;
 use maracas_core::journal::Recolored;
 use maracas_core::memory::CachePart;
@@ -184,52 +185,64 @@ impl Executor for SimCore {
     type Site = ();
 
     fn now(&self) -> Instant {
-        self.shared.now()
+        serve(LiveCall::Clock, || self.shared.now())
     }
     fn site(&self) {}
     fn next_record(&mut self) -> Option<Record> {
-        let mut world = self.shared.world.borrow_mut();
-        world.bring(self.core);
-        let lose = self.shared.faults.lose_one_in;
-        let records = &world.cpus[self.core].records;
-        if lose != 0 && records.len() > 4 && world.dice.one_in(lose) {
-            let most = world.cpus[self.core].records.len() as u64 - 1;
-            let count = world.dice.between(1, most) as usize;
-            let last = world.cpus[self.core].records.drain(..count).next_back();
-            return last.map(|last| Record::Lost { at: last.at() });
-        }
-        world.cpus[self.core].records.pop_front()
+        beside(|| {
+            let mut world = self.shared.world.borrow_mut();
+            world.bring(self.core);
+            let lose = self.shared.faults.lose_one_in;
+            let records = &world.cpus[self.core].records;
+            if lose != 0 && records.len() > 4 && world.dice.one_in(lose) {
+                let most = world.cpus[self.core].records.len() as u64 - 1;
+                let count = world.dice.between(1, most) as usize;
+                let last = world.cpus[self.core].records.drain(..count).next_back();
+                return last.map(|last| Record::Lost { at: last.at() });
+            }
+            world.cpus[self.core].records.pop_front()
+        })
     }
     fn wake_agent(&self) {
-        let mut world = self.shared.world.borrow_mut();
-        let now = world.now;
-        world.cpus[self.core].called.get_or_insert(now);
+        serve(LiveCall::Other, || {
+            let mut world = self.shared.world.borrow_mut();
+            let now = world.now;
+            world.cpus[self.core].called.get_or_insert(now);
+        });
     }
     fn listen(&mut self, _: VcpuId, handle: &mut SimVcpu, to: bool) -> io::Result<()> {
-        if self.shared.call() {
-            self.shared.world.borrow_mut().groups[handle.group].listened = to;
-        }
-        Ok(())
+        serve(LiveCall::Other, || {
+            if self.shared.call() {
+                self.shared.world.borrow_mut().groups[handle.group].listened = to;
+            }
+            Ok(())
+        })
     }
     fn freeze(&mut self, handle: &SimVcpu, frozen: bool) {
-        handle.freeze(frozen);
+        serve(LiveCall::Freezer, || {
+            handle.freeze(frozen);
+        })
     }
     fn has_monitor(&self) -> bool {
         matches!(self.shared.faults.meters, Meters::Cores | Meters::Both)
     }
     fn monitor_read(&mut self, _: Instant) -> io::Result<u64> {
-        self.shared.may()?;
-        let mut world = self.shared.world.borrow_mut();
-        world.bring(self.core);
-        Ok(world.monitor(self.core))
-    }
-    fn monitor_arm(&mut self, limit: Option<u64>) -> io::Result<()> {
-        if self.monitor_rings() && self.shared.call() {
+        serve(LiveCall::Other, || {
+            self.shared.may()?;
             let mut world = self.shared.world.borrow_mut();
             world.bring(self.core);
-            world.cpus[self.core].armed = limit.unwrap_or(u64::MAX);
-        }
-        Ok(())
+            Ok(world.monitor(self.core))
+        })
+    }
+    fn monitor_arm(&mut self, limit: Option<u64>) -> io::Result<()> {
+        serve(LiveCall::Other, || {
+            if self.monitor_rings() && self.shared.call() {
+                let mut world = self.shared.world.borrow_mut();
+                world.bring(self.core);
+                world.cpus[self.core].armed = limit.unwrap_or(u64::MAX);
+            }
+            Ok(())
+        })
     }
     fn monitor_rings(&self) -> bool {
         self.shared.faults.meters == Meters::Both
@@ -299,50 +312,58 @@ impl Handle for SimVcpu {
     type Site = ();
 
     fn set_level(&mut self, tid: i32, level: u8) -> io::Result<()> {
-        if !self.shared.may_act(self.group)? {
-            return Ok(());
-        }
-        match self.shared.world.borrow_mut().set_level(tid, level) {
-            true => Ok(()),
-            false => Err(io::Error::from_raw_os_error(ESRCH)),
-        }
+        serve(LiveCall::Level, || {
+            if !self.shared.may_act(self.group)? {
+                return Ok(());
+            }
+            match self.shared.world.borrow_mut().set_level(tid, level) {
+                true => Ok(()),
+                false => Err(io::Error::from_raw_os_error(ESRCH)),
+            }
+        })
     }
     fn list(&mut self, tids: &mut Vec<i32>) -> io::Result<(Instant, Instant)> {
-        self.shared.may()?;
-        let mut world = self.shared.world.borrow_mut();
-        world.bring_all();
-        let begun = Instant::from_ticks(world.now);
-        tids.clear();
-        let own = |(_, it): &(usize, &super::world::Thread)| it.group == self.group && !it.gone;
-        tids.extend(world.threads.iter().enumerate().filter(own).map(|(at, _)| World::tid(at)));
-        world.now += 30;
-        Ok((begun, Instant::from_ticks(world.now)))
+        serve(LiveCall::List, || {
+            self.shared.may()?;
+            let mut world = self.shared.world.borrow_mut();
+            world.bring_all();
+            let begun = Instant::from_ticks(world.now);
+            tids.clear();
+            let own = |(_, it): &(usize, &super::world::Thread)| it.group == self.group && !it.gone;
+            tids.extend(world.threads.iter().enumerate().filter(own).map(|(at, _)| World::tid(at)));
+            world.now += 30;
+            Ok((begun, Instant::from_ticks(world.now)))
+        })
     }
     fn ran(&mut self) -> io::Result<u64> {
-        self.shared.may()?;
-        let Some(core) = self.core else { return Ok(0) };
-        let mut world = self.shared.world.borrow_mut();
-        world.bring(core);
-        let counted = world.groups[self.group].counted[core];
-        Ok(counted - std::mem::replace(&mut self.seen[core], counted))
+        serve(LiveCall::Meter, || {
+            self.shared.may()?;
+            let Some(core) = self.core else { return Ok(0) };
+            let mut world = self.shared.world.borrow_mut();
+            world.bring(core);
+            let counted = world.groups[self.group].counted[core];
+            Ok(counted - std::mem::replace(&mut self.seen[core], counted))
+        })
     }
     fn go(&mut self, core: CoreId, (): ()) -> io::Result<bool> {
-        let to = usize::from(core.0);
-        let lives = self.shared.may_act(self.group)?;
-        let mut world = self.shared.world.borrow_mut();
-        if self.core.is_none() {
-            // Its counters are opened: what it had before is on none of them.
-            world.bring_all();
-            self.seen.clone_from(&world.groups[self.group].counted);
-            self.before.clone_from(&self.seen);
-            let reads = (0..world.cpus.len()).map(|core| world.reads(self.group, core));
-            self.read = reads.collect();
-        }
-        let moved = world.groups[self.group].core != to;
-        if moved && lives {
-            world.confine(self.group, to);
-        }
-        Ok(moved)
+        serve(LiveCall::Other, || {
+            let to = usize::from(core.0);
+            let lives = self.shared.may_act(self.group)?;
+            let mut world = self.shared.world.borrow_mut();
+            if self.core.is_none() {
+                // Its counters are opened: what it had before is on none of them.
+                world.bring_all();
+                self.seen.clone_from(&world.groups[self.group].counted);
+                self.before.clone_from(&self.seen);
+                let reads = (0..world.cpus.len()).map(|core| world.reads(self.group, core));
+                self.read = reads.collect();
+            }
+            let moved = world.groups[self.group].core != to;
+            if moved && lives {
+                world.confine(self.group, to);
+            }
+            Ok(moved)
+        })
     }
     fn arrive(&mut self, core: CoreId) {
         self.core = Some(usize::from(core.0));
@@ -358,36 +379,46 @@ impl Handle for SimVcpu {
     }
     fn forget_freezer(&self) {}
     fn thaw_now(&self) -> io::Result<()> {
-        if self.shared.call() {
-            self.shared.world.borrow_mut().ask_freezer(self.group, false, 0);
-        }
-        Ok(())
+        serve(LiveCall::Freezer, || {
+            if self.shared.call() {
+                self.shared.world.borrow_mut().ask_freezer(self.group, false, 0);
+            }
+            Ok(())
+        })
     }
 
     fn progress(&mut self) -> u64 {
-        let world = self.shared.world.borrow();
-        let it = &world.groups[self.group];
-        let all = it.counted.iter().sum::<u64>() * it.speed;
-        all - std::mem::replace(&mut self.gained, all)
+        serve(LiveCall::Meter, || {
+            let world = self.shared.world.borrow();
+            let it = &world.groups[self.group];
+            let all = it.counted.iter().sum::<u64>() * it.speed;
+            all - std::mem::replace(&mut self.gained, all)
+        })
     }
     fn memory(&mut self) -> (u64, u64) {
-        let Some(core) = self.core else { return (0, 0) };
-        let mut world = self.shared.world.borrow_mut();
-        world.bring(core);
-        let all = world.reads(self.group, core);
-        let reads = all - std::mem::replace(&mut self.read[core], all);
-        (reads, 2 * reads)
+        serve(LiveCall::Meter, || {
+            let Some(core) = self.core else { return (0, 0) };
+            let mut world = self.shared.world.borrow_mut();
+            world.bring(core);
+            let all = world.reads(self.group, core);
+            let reads = all - std::mem::replace(&mut self.read[core], all);
+            (reads, 2 * reads)
+        })
     }
     fn recolor(&mut self, _: CachePart) -> io::Result<Recoloring> {
-        self.shared.call();
-        let mut world = self.shared.world.borrow_mut();
-        let now = world.now;
-        self.colored_at.set(now + world.dice.between(1_000, 5_000_000));
-        Ok(world.dice.pick(&[Recoloring::None, Recoloring::Later, Recoloring::Begun]))
+        serve(LiveCall::Other, || {
+            self.shared.call();
+            let mut world = self.shared.world.borrow_mut();
+            let now = world.now;
+            self.colored_at.set(now + world.dice.between(1_000, 5_000_000));
+            Ok(world.dice.pick(&[Recoloring::None, Recoloring::Later, Recoloring::Begun]))
+        })
     }
     fn recolored(&mut self) -> Option<Recolored> {
-        let now = self.shared.world.borrow().now;
-        let done = Recolored { pages: 1, took_ns: 1, left: 0, error: None };
-        (self.colored_at.get() <= now).then_some(done)
+        beside(|| {
+            let now = self.shared.world.borrow().now;
+            let done = Recolored { pages: 1, took_ns: 1, left: 0, error: None };
+            (self.colored_at.get() <= now).then_some(done)
+        })
     }
 }

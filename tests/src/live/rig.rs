@@ -4,6 +4,7 @@ use super::LiveCase;
 use super::around::{Around, Decider};
 use super::audit::Audit;
 use super::clients::{Ask, Clients, Due};
+use super::cost::machine;
 use super::host::{Meters, Shared, SimCore};
 use super::world::World;
 use crate::Dice;
@@ -268,7 +269,7 @@ impl Rig {
         if !self.unseen && !self.has_news(place) && !self.shared.dead.get() {
             Audit::presumed(self.core(place))?;
         }
-        let (now, due) = self.core(place).sleep();
+        let (now, due) = machine(|| self.core(place).sleep());
         let (now, due) = (now.ticks(), due.ticks());
         self.audit.sleeps(id, &self.shared, &self.decider, now, due)?;
         let faults = self.shared.faults;
@@ -309,7 +310,7 @@ impl Rig {
         let late = now.ticks().saturating_sub(agent.due);
         let core = &mut self.decider.host.cores[place];
         self.audit.wakes(core, &mut self.shared.world.borrow_mut(), late)?;
-        let news = core.enforce(now, &births, crossed, Some(agent.relief));
+        let news = machine(|| core.enforce(now, &births, crossed, Some(agent.relief)));
         self.audit.enforced(core, &self.shared)?;
         self.unseen |= mail;
         match self.groups.is_lent {
@@ -419,7 +420,7 @@ impl Rig {
         self.unseen = false;
         self.groups.news.fill(false);
         self.take_back();
-        let called = self.decider.round(core, woke);
+        let called = machine(|| self.decider.round(core, woke));
         for core in called.iter() {
             self.unseen = true;
             self.ring(usize::from(core.0));
@@ -455,7 +456,7 @@ impl Rig {
         let own = &mut self.groups.own[group];
         std::mem::swap(&mut self.decider.host, &mut own.host);
         own.host.own = own.group().copied();
-        let called = own.round(core, woke);
+        let called = machine(|| own.round(core, woke));
         own.host.own = None;
         std::mem::swap(&mut self.decider.host, &mut own.host);
         for core in called.iter() {

@@ -1,30 +1,30 @@
-//! Our side of `cargo xtask bench simso` and of `bench peers`; does nothing without `--serve`.
+//! Our side of `cargo xtask bench peers`; does nothing without `--serve`.
 //!
 //! Reads one case a line from standard input and answers each with one line:
 //!
 //! ```text
-//! POLICY CORES HORIZON COST:PERIOD ...  ->  JOBS LATE SECONDS SECONDS_WITH_TABLE | failed WHY
-//! WATCH POLICY CORES HORIZON COST:PERIOD ...  ->  JOBS LATE SECONDS | failed WHY
+//! WATCH POLICY CORES HORIZON COST:PERIOD COST:PERIOD ...  ->  JOBS LATE SECONDS | failed WHY
+//! place POLICY CORES HORIZON COST:PERIOD COST:PERIOD ...  ->  CORE CORE ...     | failed WHY
 //! ```
 //! WATCH is `counters`, `table` or `all` (table, journal and Perfetto trace, whose bytes are thrown
-//! away): one run that is watched so. Without it each time is the median of some runs.
+//! away). `place` says on which core each task's first job stands.
 //!
-//! Times are in ticks; seconds are of CPU time. What is timed is what the command does with a task
-//! set that it has read: the policy is built and the set simulated, with nothing observed and with
-//! the table of counts (jobs, misses, preemptions, migrations) that the command ends with.
+//! Times are in ticks; seconds are of CPU time, of all threads. What is timed is what the command
+//! does with a task set that it has read: the policy is built and the set simulated, with nothing
+//! observed, with the table of counts (jobs, misses, preemptions, migrations) that the command ends
+//! with, or with the observers of `--journal` and `--trace` too.
 
 use maracas_core::contract::Observer;
 use maracas_core::journal::{Header, Recorder};
 use maracas_core::params::Params;
-use maracas_core::{Cost, Duration, Event, Instant, Plan, Program, System, Vcpu, Workload};
+use maracas_core::{CoreId, Cost, Duration, Event, Instant, Plan, Program, System, Vcpu, Workload};
 use maracas_sim::{Options, Outcome, run};
 use maracas_trace::{Metrics, perfetto::Writer};
 use rustix::time::{ClockId, clock_gettime};
 use std::io::{BufRead, Write};
 
-/// A case is repeated for so many seconds and at least so often, and the median is taken: one of
-/// our runs takes milliseconds.
-const AT_LEAST: (f64, usize) = (0.2, 5);
+/// Bytes of journal that are gathered before they go, as the command gathers them.
+const PIECE: usize = 1 << 20;
 
 /// CPU time of this process in seconds.
 fn cpu_time() -> f64 {
@@ -60,8 +60,23 @@ impl Observer for Journal {
     }
     fn planned(&mut self, now: Instant, plan: &Plan) {
         self.0.planned(now, plan);
-        if self.0.bytes().len() > 1 << 16 {
+        if self.0.bytes().len() >= PIECE {
             std::hint::black_box(self.0.bytes()).clear();
+        }
+    }
+}
+
+/// The core on whose run queue each VCPU was seen first.
+struct Places(Vec<Option<usize>>);
+
+impl Observer for Places {
+    fn event(&mut self, _: Instant, _: &Event) {}
+    fn planned(&mut self, _: Instant, plan: &Plan) {
+        for core in 0..plan.cores() {
+            let run_queue = plan.run_queue(CoreId(core as u16));
+            for grant in run_queue.foreground.iter().chain(run_queue.background.iter()) {
+                self.0[grant.vcpu.0 as usize].get_or_insert(core);
+            }
         }
     }
 }
@@ -106,63 +121,66 @@ impl Case {
     }
 
     /// One run; `None` where the policy refuses the set.
-    fn simulate(&self, watch: Watch) -> Option<Outcome> {
+    fn run(&self, until: Instant, observer: &mut dyn Observer) -> Option<Outcome> {
         let entry = maracas_policies::find(&self.policy)?;
         let mut policy = (entry.build)(&self.system, &Params::new()).ok()?;
-        let (system, programs) = (&self.system, &self.programs);
-        let options = Options::new(self.horizon);
-        let mut run = |observer: &mut dyn Observer| {
-            run(system, programs, policy.as_mut(), &options, observer)
-        };
+        let options = Options::new(until);
+        Some(run(&self.system, &self.programs, policy.as_mut(), &options, observer))
+    }
+
+    /// One run that is watched so.
+    fn simulate(&self, watch: Watch) -> Option<Outcome> {
         if watch == Watch::Counters {
-            return Some(run(&mut ()));
+            return self.run(self.horizon, &mut ());
         }
         let header = self.header();
         let mut metrics = Metrics::new(&header);
         let outcome = if watch == Watch::All {
             let trace = Writer::new(&header, std::io::sink());
             let mut all = (&mut metrics, (Journal(Recorder::new(&header)), trace));
-            run(&mut all)
+            let outcome = self.run(self.horizon, &mut all);
+            let (_, (mut journal, trace)) = all;
+            journal.0.end(self.horizon);
+            trace.finish(self.horizon).expect("a sink takes all");
+            outcome
         } else {
-            run(&mut metrics)
-        };
+            self.run(self.horizon, &mut metrics)
+        }?;
         let report = metrics.report(self.horizon);
         let total = (report.total.jobs, report.total.misses);
         assert_eq!(total, (outcome.released, outcome.missed));
         Some(outcome)
     }
 
-    /// One run and its time.
-    fn timed(&self, watch: Watch) -> (Option<Outcome>, f64) {
+    /// Jobs, late jobs and seconds of a run.
+    fn timed(&self, watch: Watch) -> Option<String> {
         let start = cpu_time();
         let outcome = std::hint::black_box(self.simulate(watch));
-        (outcome, cpu_time() - start)
+        let seconds = cpu_time() - start;
+        outcome.map(|outcome| format!("{} {} {seconds:.9}", outcome.released, outcome.missed))
     }
 
-    /// The median time of a run.
-    fn seconds(&self, watch: Watch) -> f64 {
-        let (least, count) = AT_LEAST;
-        let mut times = Vec::new();
-        while times.len() < count || times.iter().sum::<f64>() < least {
-            times.push(self.timed(watch).1);
-        }
-        times.sort_by(f64::total_cmp);
-        times[times.len() / 2]
+    /// The core of each task.
+    fn places(&self) -> Option<String> {
+        let period = |vcpu: &Vcpu| vcpu.reservation.period;
+        let longest = self.system.vcpus.iter().map(period).max()?;
+        let mut places = Places(vec![None; self.system.vcpus.len()]);
+        self.run(Instant::ZERO + longest, &mut places)?;
+        let place = |core: Option<usize>| core.map(|core| core.to_string());
+        let places: Option<Vec<String>> = places.0.into_iter().map(place).collect();
+        places.map(|places| places.join(" "))
     }
 }
 
 fn answer(line: &str) -> String {
-    let first = line.split_once(' ');
-    let watched = first.and_then(|(word, rest)| Some((Watch::named(word)?, rest)));
-    let line = watched.map_or(line, |(_, rest)| rest);
-    let Some(case) = Case::read(line) else { return "failed the case cannot be read".into() };
-    let (outcome, seconds) = case.timed(watched.map_or(Watch::Counters, |(watch, _)| watch));
-    let Some(outcome) = outcome else { return format!("failed {} refuses the set", case.policy) };
-    if watched.is_some() {
-        return format!("{} {} {seconds:.9}", outcome.released, outcome.missed);
-    }
-    let (counters, table) = (case.seconds(Watch::Counters), case.seconds(Watch::Table));
-    format!("{} {} {counters:.9} {table:.9}", outcome.released, outcome.missed)
+    let parts = line.split_once(' ');
+    let case = parts.and_then(|(word, rest)| Some((word, Case::read(rest)?)));
+    let Some((word, case)) = case else { return "failed the case cannot be read".into() };
+    let answer = match Watch::named(word) {
+        Some(watch) => case.timed(watch),
+        None => case.places(),
+    };
+    answer.unwrap_or_else(|| format!("failed {} refuses the set", case.policy))
 }
 
 fn main() {

@@ -1,0 +1,45 @@
+//! Instructions that valgrind's callgrind counts in a part of a test program, for the tests that
+//! hold them. Included by path, as it belongs to no room.
+
+use std::process::Command;
+use std::{env, fs};
+
+/// Tells a test program that runs under callgrind to do what is counted.
+pub(crate) const COUNT: &str = "MARACAS_COUNT";
+
+/// Whether this is the program under callgrind.
+pub(crate) fn is_counted() -> bool {
+    env::var_os(COUNT).is_some()
+}
+
+/// Whether the host has valgrind.
+pub(crate) fn is_there() -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|folder| folder.join("valgrind").is_file())
+}
+
+/// Runs `test` of this program under callgrind, which counts inside of `functions` (inside of two
+/// of them it does not) and takes down a figure whenever one of `ends` ends. What the program
+/// printed, and the figures.
+pub(crate) fn count(test: &str, functions: &[&str], ends: &str) -> (String, Vec<u64>) {
+    let folder = env::temp_dir().join(format!("maracas-callgrind-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder for callgrind");
+    let run = Command::new("valgrind")
+        .arg("--tool=callgrind")
+        .args(functions.iter().map(|name| format!("--toggle-collect={name}")))
+        .arg(format!("--dump-after={ends}"))
+        .arg(format!("--callgrind-out-file={}", folder.join("out").display()))
+        .arg(env::current_exe().expect("this program has a path"))
+        .args(["--exact", test, "--nocapture", "--test-threads", "1"])
+        .env(COUNT, "1")
+        .output()
+        .expect("valgrind starts");
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let mut figures = Vec::new();
+    while let Ok(text) = fs::read_to_string(folder.join(format!("out.{}", figures.len() + 1))) {
+        let total = text.lines().find_map(|line| line.strip_prefix("totals: "));
+        figures.push(total.and_then(|total| total.trim().parse().ok()).expect("a number"));
+    }
+    fs::remove_dir_all(folder).expect("the folder can be removed");
+    (String::from_utf8_lossy(&run.stdout).into_owned(), figures)
+}

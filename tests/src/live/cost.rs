@@ -1,0 +1,118 @@
+//! What the live machine costs: what it asks the host for, counted; and the code of the machine
+//! kept apart from that of the host, so that callgrind can count its instructions
+//! (`tests/tests/live_cost.rs`).
+
+use super::LiveCase;
+use super::rig::{Played, Rig};
+use super::world::Program;
+use maracas_core::contract::Entry;
+use maracas_core::{Duration, Rate, System, Vcpu};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+/// What a machine asks the host for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LiveCall {
+    /// The clock: no system call on most hosts.
+    Clock,
+    /// The meter of a VCPU.
+    Meter,
+    /// The level of a thread.
+    Level,
+    /// Freezing and thawing, which another thread carries out.
+    Freezer,
+    /// The threads of a VCPU.
+    List,
+    /// Whatever else is a system call: to move, to listen, to read and set a memory monitor.
+    Other,
+}
+
+impl LiveCall {
+    /// Each, by its number.
+    pub const ALL: [Self; 6] =
+        [Self::Clock, Self::Meter, Self::Level, Self::Freezer, Self::List, Self::Other];
+}
+
+thread_local! {
+    /// The machine is at work.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+    /// What it asked for, by kind.
+    static CALLS: [Cell<u64>; LiveCall::ALL.len()] = const { [const { Cell::new(0) }; 6] };
+}
+
+/// The machine at work; callgrind is told this name.
+#[inline(never)]
+pub(super) fn machine<T>(work: impl FnOnce() -> T) -> T {
+    INSIDE.set(true);
+    let done = work();
+    INSIDE.set(false);
+    done
+}
+
+/// The host at work; callgrind is told this name too, and counts nothing here.
+#[inline(never)]
+fn host<T>(work: impl FnOnce() -> T) -> T {
+    work()
+}
+
+/// What the host does beside the machine, and no call.
+pub(super) fn beside<T>(work: impl FnOnce() -> T) -> T {
+    if INSIDE.get() { host(work) } else { work() }
+}
+
+/// Does what the machine asks for, and counts it unless the machine begins or ends.
+pub(super) fn serve<T>(call: LiveCall, work: impl FnOnce() -> T) -> T {
+    let count = |calls: &[Cell<u64>; LiveCall::ALL.len()]| {
+        let calls = &calls[call as usize];
+        calls.set(calls.get() + u64::from(INSIDE.get()));
+    };
+    beside(|| {
+        CALLS.with(count);
+        work()
+    })
+}
+
+/// What was asked for on this thread since this was last called.
+pub(super) fn take_calls() -> [u64; LiveCall::ALL.len()] {
+    CALLS.with(|calls| calls.each_ref().map(|count| count.replace(0)))
+}
+
+impl LiveCase {
+    /// Programs that never block, or jobs of nine tenths of each budget where the policy is for
+    /// jobs, on a host where nothing goes wrong, for so many nanoseconds. `reservations` are
+    /// budgets and periods.
+    #[must_use]
+    pub fn steady(
+        entry: &'static Entry,
+        cores: usize,
+        reservations: &[(Duration, Duration)],
+        until: u64,
+    ) -> Self {
+        let vcpu = |(id, (budget, period)): (u32, &(Duration, Duration))| {
+            let vcpu = Vcpu::new(id, *budget, *period);
+            if entry.needs.jobs { vcpu.periodic() } else { vcpu }
+        };
+        let vcpus: Vec<Vcpu> = (0..).zip(reservations).map(vcpu).collect();
+        let program = |vcpu: &Vcpu| match entry.needs.jobs {
+            true => Program::Jobs { work: vcpu.reservation.budget.ticks() * 9 / 10 },
+            false => Program::Busy,
+        };
+        let programs: BTreeMap<_, _> = vcpus.iter().map(|it| (it.id, program(it))).collect();
+        let mut base = System::new(cores, vcpus);
+        base.capacity = Rate::new(9, 10);
+        let (faults, requests) = (super::LiveFaults::NONE, Vec::new());
+        Self { entry, base, faults, until, seed: 1, fault: None, programs, requests }
+    }
+
+    /// Plays it, with no second policy held against the first, and says what the machine asked for
+    /// between its start and its end, by [`LiveCall`]; `None` where the policy refuses the system.
+    ///
+    /// # Errors
+    /// What was wrong.
+    pub fn cost(&self) -> Result<Option<(Played, [u64; LiveCall::ALL.len()])>, String> {
+        let Some(policy) = self.policy() else { return Ok(None) };
+        take_calls();
+        let played = Rig::new(self, policy, None).play()?;
+        Ok(Some((played, take_calls())))
+    }
+}
