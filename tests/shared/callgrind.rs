@@ -22,7 +22,7 @@ pub(crate) fn is_there() -> bool {
 /// of them it does not) and takes down a figure whenever one of `ends` ends. What the program
 /// printed, and the figures.
 pub(crate) fn count(test: &str, functions: &[&str], ends: &str) -> (String, Vec<u64>) {
-    let folder = env::temp_dir().join(format!("maracas-callgrind-{}", std::process::id()));
+    let folder = env::temp_dir().join(format!("maracas-{test}-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder for callgrind");
     let run = Command::new("valgrind")
         .arg("--tool=callgrind")

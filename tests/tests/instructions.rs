@@ -3,15 +3,20 @@
 //! policy nor the report.
 //!
 //! Each figure below was counted once, and the test fails where one has grown by more than 3 %.
-//! What makes the simulator cheaper lowers them; `--nocapture` prints the new ones.
+//! What makes the simulator cheaper lowers them; `--nocapture` prints the new ones. With shared
+//! memory it is instructions for each time that speeds are resolved, everything included.
 
 #![allow(clippy::print_stdout)] // The figures, to see with --nocapture.
 
 use maracas_core::contract::{Observer, Policy};
 use maracas_core::journal::{Header, Recorder};
+use maracas_core::memory::{
+    Cache, Memory, MemoryUse, Partition, Pattern, Profile, Replacement, Reuse, color_range,
+};
 use maracas_core::params::Params;
-use maracas_core::{Cost, Duration, Instant, Program, System, Vcpu, Workload};
-use maracas_sim::{Options, run};
+use maracas_core::{Cost, Duration, Instant, Program, System, Vcpu, VcpuId, Workload};
+use maracas_sim::memory::{SharedMemory, dram::DDR3_1333};
+use maracas_sim::{Options, run, run_with};
 use maracas_tests::Dice;
 use maracas_trace::Metrics;
 
@@ -100,13 +105,16 @@ fn simulate() {
     }
 }
 
-/// This program under callgrind: jobs and instructions of each run.
-fn count() -> Vec<(u64, u64)> {
-    let name = "*instructions::counted";
-    let test = "a_job_takes_no_more_instructions_than_before";
-    let (output, totals) = callgrind::count(test, &[name], name);
+/// This program under callgrind, in a test: jobs and instructions of each run of what is counted.
+fn count(test: &str, function: &str) -> Vec<(u64, u64)> {
+    let name = format!("*instructions::{function}");
+    let (output, totals) = callgrind::count(test, &[&name], &name);
     let jobs = output.lines().filter_map(|line| line.split_once("jobs ")?.1.parse().ok());
     jobs.zip(totals).collect()
+}
+
+fn can_count() -> bool {
+    bounds::needs(callgrind::is_there(), "valgrind, to count instructions")
 }
 
 /// Optimized, as CI runs it; without optimization the figures say nothing.
@@ -116,10 +124,10 @@ fn a_job_takes_no_more_instructions_than_before() {
     if callgrind::is_counted() {
         return simulate();
     }
-    if !bounds::needs(callgrind::is_there(), "valgrind, to count instructions") {
+    if !can_count() {
         return;
     }
-    let counts = count();
+    let counts = count("a_job_takes_no_more_instructions_than_before", "counted");
     assert_eq!(counts.len(), 3 * FIGURES.len());
     let mut grown = Vec::new();
     for ((name, tasks, cores, load, before), counts) in FIGURES.into_iter().zip(counts.chunks(3)) {
@@ -132,4 +140,105 @@ fn a_job_takes_no_more_instructions_than_before() {
         }
     }
     assert!(grown.is_empty(), "instructions a job have grown by more than 3 %: {grown:#?}");
+}
+
+/// Whether programs differ, colours of each core (0 = all are shared), and instructions for each
+/// time that speeds are resolved.
+const MEMORY: [(bool, [u32; 4], u64); 4] = [
+    (true, [4, 4, 10, 14], 11_370),
+    (true, [0; 4], 14_819),
+    (false, [4, 4, 10, 14], 12_461),
+    (false, [0; 4], 13_939),
+];
+
+/// What a program does: walks and scans in turn, or all the same scan.
+fn memory_use(id: u32, mixed: bool) -> MemoryUse {
+    let walks = mixed && id.is_multiple_of(2);
+    MemoryUse {
+        pattern: if walks { Pattern::Random } else { Pattern::Sequential },
+        instructions_milli: 4_000,
+        think_ps: if walks { 12_000 } else { 4_850 },
+        outstanding_milli: if walks { 1_000 } else { 10_000 },
+        writebacks_milli: 0,
+        working_set: (1 + u64::from(id / 4)) << 20,
+        reuse: if walks { Reuse::Random } else { Reuse::Cyclic },
+    }
+}
+
+/// Sixteen programs that are always ready, on four cores of `i5-2500k`.
+fn sharing(mixed: bool, colors: [u32; 4]) -> (System, Vec<Program>, Memory) {
+    let vcpus = (0..16).map(|id| {
+        let period = Duration::from_millis([50, 75, 100, 150][id as usize % 4]);
+        Vcpu::new(id, Duration::from_ticks(period.ticks() / 10), period)
+    });
+    let mut system = System::new(4, vcpus.collect());
+    let mut first = 0;
+    for (core, count) in system.cores.iter_mut().zip(colors) {
+        core.colors = color_range(first, count);
+        first += count;
+    }
+    let programs = (0..16).map(|id| Program::new(VcpuId(id), Workload::Busy)).collect();
+    let cache = Cache {
+        bytes: 6 << 20,
+        ways: 12,
+        slices: 4,
+        colors: 32,
+        replacement: Replacement::Lru,
+        cores_per_cache: None,
+    };
+    let memory = Memory {
+        cycles_per_us: 3_300,
+        dram: DDR3_1333,
+        cache: Some(cache),
+        partition: Partition::Colors,
+        devices: Vec::new(),
+        programs: (0..16).map(|id| Some(Profile::steady(memory_use(id, mixed)))).collect(),
+    };
+    (system, programs, memory)
+}
+
+/// What is counted, by its name.
+#[inline(never)]
+fn counted_with_memory(
+    (system, programs): (&System, &[Program]),
+    policy: &mut dyn Policy,
+    model: SharedMemory,
+) -> u64 {
+    let until = Instant::from_ticks(10_000_000_000);
+    run_with(system, programs, policy, &Options::new(until), &mut (), model).effort.changes
+}
+
+fn simulate_memory() {
+    for (mixed, colors, _) in MEMORY {
+        let (system, programs, memory) = sharing(mixed, colors);
+        let entry = maracas_policies::find("maracas").expect("this policy exists");
+        let mut policy = (entry.build)(&system, &Params::new()).expect("40 % fits");
+        let model = SharedMemory::new(&system, &memory);
+        let changes = counted_with_memory((&system, &programs), &mut *policy, model);
+        println!("jobs {changes}");
+    }
+}
+
+/// As [`a_job_takes_no_more_instructions_than_before`].
+#[test]
+#[cfg_attr(debug_assertions, ignore = "counts optimized code: --release, as CI runs it")]
+fn shared_memory_takes_no_more_instructions_than_before() {
+    if callgrind::is_counted() {
+        return simulate_memory();
+    }
+    if !can_count() {
+        return;
+    }
+    let counts =
+        count("shared_memory_takes_no_more_instructions_than_before", "counted_with_memory");
+    assert_eq!(counts.len(), MEMORY.len());
+    let mut grown = Vec::new();
+    for ((mixed, colors, before), (changes, all)) in MEMORY.into_iter().zip(counts) {
+        let now = all / changes;
+        println!("({mixed}, {colors:?}, {now}),");
+        if now * 100 > before * (100 + MARGIN) {
+            grown.push(format!("mixed {mixed}, colours {colors:?}: {before} -> {now}"));
+        }
+    }
+    assert!(grown.is_empty(), "instructions have grown by more than 3 %: {grown:#?}");
 }

@@ -15,6 +15,7 @@ pub mod figure;
 pub mod ledger;
 pub mod page;
 pub mod primitives;
+mod queue;
 pub mod results;
 pub mod run;
 pub mod schedulable;

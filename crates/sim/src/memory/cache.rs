@@ -30,7 +30,6 @@ use maracas_core::memory::{
 };
 use region::{Drift, Inflow, Region};
 use sets::Sets;
-use std::cell::{Cell, RefCell};
 use std::mem::{Discriminant, discriminant};
 
 /// Miss ratios hold until a program's lines have moved by this share of what it can hold. A reload
@@ -62,15 +61,27 @@ pub struct CacheModel {
     own: Vec<Option<u64>>,
     regions: Vec<Region>,
     /// By program: what [`CacheModel::miss_ratio`] was asked last.
-    steady: Vec<Cell<Steady>>,
-    room: RefCell<Room>,
+    steady: Vec<Steady>,
+    room: Room,
 }
 
 /// Vectors that are filled anew at each call: nothing is allocated for them.
 #[derive(Clone, Default, Debug)]
 struct Room {
+    running: Vec<Running>,
     inflows: Vec<Inflow>,
-    drifts: Vec<Drift>,
+    /// Of each that runs, and how many lines it holds.
+    drifts: Vec<(Drift, f64)>,
+}
+
+/// A program that runs, and into which part of which cache it brings its lines.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    program: usize,
+    cache: usize,
+    part: u64,
+    /// Misses per nanosecond.
+    misses: f64,
 }
 
 /// A program alone in its part, as it is in the long run; and the miss ratio that was given for it
@@ -145,8 +156,8 @@ impl CacheModel {
             cores: Vec::new(),
             own: vec![None; programs],
             regions: Vec::new(),
-            steady: vec![Cell::new(Steady::UNKNOWN); programs],
-            room: RefCell::default(),
+            steady: vec![Steady::UNKNOWN; programs],
+            room: Room::default(),
         };
         let caches = core_parts.len().checked_sub(1).map_or(0, |last| cache.of_core(last) + 1);
         for each in 0..caches {
@@ -164,27 +175,30 @@ impl CacheModel {
     /// [`CacheModel::advance`] takes `use_` for what the program does until it is asked again. What
     /// it held before it changed its ways counts as held.
     #[must_use]
-    pub fn miss_ratio(&self, program: usize, use_: &MemoryUse, core: usize) -> f64 {
+    pub fn miss_ratio(&mut self, program: usize, use_: &MemoryUse, core: usize) -> f64 {
         let part = self.colors_of(program, core);
-        let mut steady = self.steady[program].get();
-        if steady.part != part || steady.of.is_none() || steady.of != key(use_) {
-            steady = self.steady_in(use_, part);
+        let known = &self.steady[program];
+        if known.part != part || known.of.is_none() || known.of != key(use_) {
+            self.steady[program] = self.steady_in(use_, part);
         }
+        let steady = &self.steady[program];
         let held = self.resident(program, core).min(steady.limit);
-        let ratio = self.ratio_with(use_, &steady, held);
+        let ratio = self.ratio_with(use_, steady, held);
         let less = (held - SLOPE * steady.limit).max(0.0);
-        steady.slope = (self.ratio_with(use_, &steady, less) - ratio) / (held - less).max(1.0);
+        let slope = (self.ratio_with(use_, steady, less) - ratio) / (held - less).max(1.0);
+        let steady = &mut self.steady[program];
+        (steady.slope, steady.follows) = (slope, 0.0);
         steady.reported = ratio_of(level(ratio));
         steady.reuse = (1.0 / steady.reported - 1.0) / held.max(1.0);
-        steady.follows = 0.0;
-        self.steady[program].set(steady);
         // It misses what it lacks: most where others have taken most.
-        for region in self.regions.iter().filter(|region| self.is_of(region, program, core)) {
+        let cache = self.cores[core].0;
+        let own = |region: &&mut Region| region.cache == cache && part & region.bits != 0;
+        for region in self.regions.iter_mut().filter(own) {
             let share = region.lines / steady.lines;
             let lacks = (steady.wanted * share - region.held[program]).max(0.0);
             let missed = lacks / (steady.wanted - held);
-            region.reported[program].set(region.held[program]);
-            region.missed[program].set(if missed.is_finite() { missed.min(1.0) } else { share });
+            region.reported[program] = region.held[program];
+            region.missed[program] = if missed.is_finite() { missed.min(1.0) } else { share };
         }
         steady.reported
     }
@@ -201,41 +215,51 @@ impl CacheModel {
     /// program misses once it holds all that its sets can hold of its working set replaces its
     /// own lines, and does not harm others.
     pub fn advance(&mut self, dt_ns: f64, running: &[(usize, usize, f64)]) {
-        let mut room = self.room.take();
+        let mut room = std::mem::take(&mut self.room);
+        self.locate(running, &mut room.running);
         for at in 0..self.regions.len() {
-            self.inflows_of(&self.regions[at], running, &mut room.inflows);
+            self.inflows_of(&self.regions[at], &room.running, &mut room.inflows);
             if !room.inflows.is_empty() {
                 let sets = &self.sets[self.sets_of(self.regions[at].bits)];
                 self.regions[at].advance(sets, self.replacement, dt_ns, &mut room.inflows);
             }
         }
-        self.room.replace(room);
+        self.room = room;
     }
 
     /// For how long the miss ratios given last may be held constant, in nanoseconds: until the
     /// lines of a running program have moved by a quarter of what it can hold, or it comes to hold
     /// all of that. Infinite at equilibrium, and where only programs run that miss always.
     #[must_use]
-    pub fn next_change_ns(&self, running: &[(usize, usize, f64)]) -> f64 {
-        let mut room = self.room.borrow_mut();
-        let Room { inflows, drifts } = &mut *room;
-        drifts.clear();
-        drifts.resize(running.len(), Drift::NONE);
+    pub fn next_change_ns(&mut self, running: &[(usize, usize, f64)]) -> f64 {
+        let mut room = std::mem::take(&mut self.room);
+        self.locate(running, &mut room.running);
+        room.drifts.clear();
+        room.drifts.resize(running.len(), (Drift::NONE, 0.0));
         for region in &self.regions {
-            self.inflows_of(region, running, inflows);
-            if inflows.is_empty() {
+            self.inflows_of(region, &room.running, &mut room.inflows);
+            if room.inflows.is_empty() {
                 continue;
             }
             let sets = &self.sets[self.sets_of(region.bits)];
-            let flow = region.flow(sets, self.replacement, inflows);
-            for (drift, (_, program, _)) in drifts.iter_mut().zip(running) {
-                if let Some(inflow) = inflows.iter().find(|inflow| inflow.program == *program) {
-                    drift.add(&flow.drift(region, inflow));
-                }
+            let flow = region.flow(sets, self.replacement, &mut room.inflows);
+            for inflow in &room.inflows {
+                let drift = &mut room.drifts[inflow.at];
+                drift.0.add(&flow.drift(inflow));
+                drift.1 += inflow.held;
             }
         }
-        let times = drifts.iter().zip(running);
-        times.map(|(drift, place)| self.time_to_move(*place, drift)).fold(f64::INFINITY, f64::min)
+        let mut next = f64::INFINITY;
+        for ((drift, held), (core, program, misses)) in room.drifts.iter().zip(running) {
+            // With colours what it holds where it brings lines is what it holds at all.
+            let held = match self.partition {
+                Partition::Colors => *held,
+                Partition::Ways => self.resident(*program, *core),
+            };
+            next = next.min(self.time_to_move(*program, held, *misses, drift));
+        }
+        self.room = room;
+        next
     }
 
     /// `program` moves to a part of its own, by which core it may run; `None` = that of the core
@@ -259,7 +283,7 @@ impl CacheModel {
     /// `program` is gone, with its lines and what was its own part.
     pub fn drop_program(&mut self, program: usize) {
         self.own[program] = None;
-        self.steady[program].set(Steady::UNKNOWN);
+        self.steady[program] = Steady::UNKNOWN;
         self.empty(program);
     }
 
@@ -340,11 +364,6 @@ impl CacheModel {
         Steady { part, lines, wanted, limit, ratio, reported: ratio, always, of, ..Steady::UNKNOWN }
     }
 
-    /// Whether `program` brings lines into `region` when it runs on `core`.
-    fn is_of(&self, region: &Region, program: usize, core: usize) -> bool {
-        self.cores[core].0 == region.cache && self.colors_of(program, core) & region.bits != 0
-    }
-
     /// The miss ratio of a program that holds so many lines.
     fn ratio_with(&self, use_: &MemoryUse, steady: &Steady, held: f64) -> f64 {
         if steady.limit - held <= 1.0 {
@@ -359,54 +378,64 @@ impl CacheModel {
         ratio.max(steady.ratio)
     }
 
+    /// Where the running programs bring their lines: `(core, program, misses per nanosecond)`.
+    fn locate(&self, running: &[(usize, usize, f64)], located: &mut Vec<Running>) {
+        located.clear();
+        located.extend(running.iter().map(|(core, program, misses)| Running {
+            program: *program,
+            cache: self.cores[*core].0,
+            part: self.colors_of(*program, *core),
+            misses: *misses,
+        }));
+    }
+
     /// What the running programs bring into `region`.
-    fn inflows_of(
-        &self,
-        region: &Region,
-        running: &[(usize, usize, f64)],
-        inflows: &mut Vec<Inflow>,
-    ) {
+    fn inflows_of(&self, region: &Region, running: &[Running], inflows: &mut Vec<Inflow>) {
         inflows.clear();
-        for (core, program, misses) in running {
-            let part = self.colors_of(*program, *core);
-            if !self.is_of(region, *program, *core) {
+        for (at, running) in running.iter().enumerate() {
+            let Running { program, cache, part, misses } = *running;
+            if cache != region.cache || part & region.bits == 0 {
                 continue;
             }
-            let steady = self.steady[*program].get();
+            let steady = &self.steady[program];
             let known = steady.part == part;
             let share = region.lines / if known { steady.lines } else { self.lines_in(part) };
             let of = |lines: f64| if known { lines * share } else { f64::INFINITY };
-            let missed_here = if known { region.missed[*program].get() } else { share };
+            let missed_here = if known { region.missed[program] } else { share };
             inflows.push(Inflow {
-                program: *program,
+                at,
+                program,
                 rate: misses * missed_here,
                 // A program that misses nothing uses all of its lines all the time.
                 reuse: if steady.reported > 0.0 { misses * steady.reuse } else { f64::INFINITY },
-                unused: 1.0,
+                unused: None,
                 follows: steady.follows,
                 wanted: of(steady.wanted),
                 limit: of(steady.limit).min(region.lines),
+                held: 0.0,
+                fresh: 0.0,
+                share: 0.0,
+                beyond: 0.0,
             });
         }
     }
 
     /// After how many nanoseconds the lines of a program have moved far enough.
-    fn time_to_move(&self, (core, program, misses): (usize, usize, f64), drift: &Drift) -> f64 {
-        let mut steady = self.steady[program].get();
-        steady.follows = 0.0;
-        self.steady[program].set(steady);
+    fn time_to_move(&mut self, program: usize, held: f64, misses: f64, drift: &Drift) -> f64 {
+        self.steady[program].follows = 0.0;
+        let steady = &self.steady[program];
         if drift.turnover.is_infinite() || steady.wanted.is_infinite() {
             return f64::INFINITY;
         }
         let limit = steady.limit.min(self.lines);
-        let held = self.resident(program, core);
         // A program that misses always does so whatever it loses, and until it holds enough.
         let unobserved = if steady.reported < 1.0 { 0.0 } else { steady.always - held };
         if unobserved > 0.0 && (drift.gain < 0.0 || steady.always >= limit) {
             return f64::INFINITY;
         }
         let references = if steady.reported > 0.0 { misses / steady.reported } else { 0.0 };
-        let follows = steady.slope * references;
+        let slope = steady.slope;
+        let follows = slope * references;
         // At these rates it comes to E* in the end. But as its lines move so do its misses, and
         // they lead it to where both agree, nearer by this factor (a step of Newton's).
         let nearer = |follows: f64| 1.0 / (1.0 + follows * drift.turnover);
@@ -417,7 +446,7 @@ impl CacheModel {
             let reach = star * balance;
             // A program that comes to hold all it can has no balance to stay at before.
             let balanced = gain < 0.0 || reach < 0.75 * lacks || star <= NEAR * limit;
-            balanced && reach <= NEAR * limit && reach * steady.slope <= tolerance
+            balanced && reach <= NEAR * limit && reach * slope <= tolerance
         };
         // A program that is about to hold all it can is looked at when it does.
         let far = (MOVE * limit).max(unobserved);
@@ -429,8 +458,7 @@ impl CacheModel {
             -drift.turnover * log((1.0 - step / star).max(f64::EPSILON))
         };
         if near(drift.gain, 2.0 * NEAR) {
-            steady.follows = follows;
-            self.steady[program].set(steady);
+            self.steady[program].follows = follows;
             return if !near(drift.gain, NEAR) {
                 (4.0 * drift.turnover * balance).max(drift.filling)
             } else if near(drift.full, NEAR) {

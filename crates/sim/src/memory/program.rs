@@ -145,9 +145,11 @@ impl Tenant {
         self.work.rate = fixed(phase.speed(references));
         self.references.rate = fixed(per_tick);
         self.reads.rate = fixed(reads);
-        self.writes.rate = fixed(reads * phase.writebacks);
+        // Many programs write nothing back, and most meters count reads.
+        let share = |of: f64| if of == 0.0 { 0 } else { fixed(reads * of) };
+        self.writes.rate = share(phase.writebacks);
         self.instructions.rate = fixed(per_tick * phase.instructions);
-        self.bank.rate = fixed(reads * phase.crowded);
+        self.bank.rate = share(phase.crowded);
     }
 
     /// Reads per tick.

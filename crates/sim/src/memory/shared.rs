@@ -190,7 +190,7 @@ const SAME_LINES: f64 = 1.0 / 1_024.0;
 
 impl Slot {
     /// The miss ratio of the program that sits here.
-    fn ask(&mut self, cache: &CacheModel, program: u32, tenant: &Tenant, core: usize) -> f64 {
+    fn ask(&mut self, cache: &mut CacheModel, program: u32, tenant: &Tenant, core: usize) -> f64 {
         let held = cache.lines_held(program as usize);
         if let Some((who, phase, before)) = self.asked
             && (who, phase) == (program, tenant.place())
@@ -375,7 +375,7 @@ impl SharedMemory {
             fills |= per_ns > 0.0;
         }
         let mut look = Duration::MAX;
-        if let (Some(cache), true) = (&self.cache, reuses && fills) {
+        if let (Some(cache), true) = (&mut self.cache, reuses && fills) {
             let ns = cache.next_change_ns(&self.misses).clamp(SOONEST_NS, LATEST_NS);
             look = Duration::from_ticks((ns / self.ns_per_tick).ceil() as u64);
         }

@@ -22,7 +22,6 @@
 use super::sets::Sets;
 use libm::{exp, expm1};
 use maracas_core::memory::Replacement;
-use std::cell::Cell;
 
 /// A program holds what it can within this many lines: lines are whole.
 const HALF_A_LINE: f64 = 0.5;
@@ -33,19 +32,41 @@ const LAYERS: usize = 24;
 /// What one running program brings into a region.
 #[derive(Clone, Debug)]
 pub(super) struct Inflow {
+    /// Its place among all that run.
+    pub(super) at: usize,
     pub(super) program: usize,
     /// Lines per nanosecond.
     pub(super) rate: f64,
     /// The share of its lines that it uses again per nanosecond, and of those that it does not in
-    /// the time that passes.
+    /// the time that passes; `None` = not computed yet.
     pub(super) reuse: f64,
-    pub(super) unused: f64,
+    pub(super) unused: Option<f64>,
     /// By how much fewer lines come per nanosecond for each line that it gains here.
     pub(super) follows: f64,
     /// Lines of its working set that fall here.
     pub(super) wanted: f64,
     /// Lines of them that it can hold at most, alone. What it misses beyond replaces its own.
     pub(super) limit: f64,
+    /// What it holds here, and LRU: those of these lines that it used since it was switched in.
+    /// Kept here so that they are looked for once in a call, not in each of its sums.
+    pub(super) held: f64,
+    pub(super) fresh: f64,
+    /// Where the region stands: its share of what comes, and how many of its lines that share
+    /// evictions are more than that share of them all.
+    pub(super) share: f64,
+    pub(super) beyond: f64,
+}
+
+impl Inflow {
+    /// Its lines among which evictions are shared.
+    #[inline]
+    fn sharing(&self, young: bool) -> f64 {
+        if young { self.fresh } else { self.held }
+    }
+    #[inline]
+    fn holds_all(&self) -> bool {
+        self.held + HALF_A_LINE >= self.limit
+    }
 }
 
 /// A region.
@@ -61,13 +82,15 @@ pub(super) struct Region {
     /// Lines held, by program.
     pub(super) held: Vec<f64>,
     /// By program: the share of its misses that fell here when it was asked for last.
-    pub(super) missed: Vec<Cell<f64>>,
+    pub(super) missed: Vec<f64>,
     /// By program: the lines that it held here then.
-    pub(super) reported: Vec<Cell<f64>>,
+    pub(super) reported: Vec<f64>,
     /// LRU: what used how many lines last in one go, the latest first.
     stack: Vec<Layer>,
     /// LRU: how many layers on top are those of programs that run.
     top: usize,
+    /// LRU: by program, its place among these layers, from 1 on; 0 = it is not there.
+    on_top: Vec<u32>,
 }
 
 /// Lines of a program that it used last while it ran once.
@@ -82,6 +105,10 @@ struct Stand {
     /// Lines of those that share evictions.
     total: f64,
     trials: f64,
+    /// How often lines have been overwritten there.
+    worn: f64,
+    /// The share of coming lines that overwrite another, per line of those that share evictions.
+    taken: f64,
     /// Lines per nanosecond that come.
     inflow: f64,
     /// Those what run hold together what they can: they take lines from each other alone, in those
@@ -92,7 +119,6 @@ struct Stand {
 }
 
 impl Stand {
-    /// The share of coming lines that overwrite another, per line of those that share evictions.
     fn taken(&self, sets: &Sets) -> f64 {
         match (self.total > 0.0, self.crowded) {
             (false, _) => 0.0,
@@ -102,10 +128,33 @@ impl Stand {
     }
 }
 
+/// How a region is after some time.
+#[derive(Clone, Copy)]
+struct After {
+    /// By what share a line is still there.
+    stays: f64,
+    /// How many of those that share evictions there are.
+    total: f64,
+}
+
+impl After {
+    /// Lines of a running program then.
+    #[inline]
+    fn held_by(&self, stand: &Stand, inflow: &Inflow) -> f64 {
+        let others = inflow.held - inflow.sharing(stand.young);
+        others + (inflow.share * self.total + inflow.beyond * self.stays)
+    }
+}
+
+/// Nothing comes that would change anything.
+fn rests(inflows: &[Inflow]) -> bool {
+    inflows.iter().all(|inflow| inflow.rate <= 0.0 || inflow.holds_all())
+}
+
 impl Region {
     pub(super) fn new(cache: usize, bits: u64, programs: usize) -> Self {
-        let none = || vec![Cell::new(0.0); programs];
-        let (held, missed, reported) = (vec![0.0; programs], none(), none());
+        let none = || vec![0.0; programs];
+        let (held, missed, reported) = (none(), none(), none());
         Self {
             cache,
             bits,
@@ -116,6 +165,7 @@ impl Region {
             reported,
             stack: Vec::new(),
             top: 0,
+            on_top: vec![0; programs],
         }
     }
 
@@ -125,8 +175,8 @@ impl Region {
         let share = f64::from(bits.count_ones()) / f64::from(self.bits.count_ones());
         let mut part = Self { bits, ..self.clone() };
         part.held.iter_mut().for_each(|lines| *lines *= share);
-        part.missed.iter_mut().for_each(|missed| *missed.get_mut() *= share);
-        part.reported.iter_mut().for_each(|reported| *reported.get_mut() *= share);
+        part.missed.iter_mut().for_each(|missed| *missed *= share);
+        part.reported.iter_mut().for_each(|reported| *reported *= share);
         part.stack.iter_mut().for_each(|layer| layer.lines *= share);
         part
     }
@@ -145,27 +195,36 @@ impl Region {
 
     /// For LRU: `time` passes in which programs use their lines again.
     fn used(&mut self, time: f64, inflows: &mut [Inflow]) {
-        for inflow in inflows.iter_mut() {
-            inflow.unused = exp(-inflow.reuse * time);
+        let Self { stack, top, on_top, .. } = self;
+        for layer in &stack[..*top] {
+            on_top[layer.program] = 0;
+        }
+        for inflow in inflows.iter() {
             let program = inflow.program;
-            let place = self.stack[..self.top].iter().position(|layer| layer.program == program);
+            let place = stack[..*top].iter().position(|layer| layer.program == program);
             if let Some(place) = place {
-                self.stack[..=place].rotate_right(1);
+                stack[..=place].rotate_right(1);
             } else {
-                self.stack.insert(0, Layer { program, lines: 0.0 });
-                self.top += 1;
+                stack.insert(0, Layer { program, lines: 0.0 });
+                *top += 1;
             }
         }
-        self.top = inflows.len();
-        let (top, below) = self.stack.split_at_mut(self.top);
+        *top = inflows.len();
+        for (place, layer) in (1..).zip(&stack[..*top]) {
+            on_top[layer.program] = place;
+        }
+        let (top, below) = stack.split_at_mut(*top);
         for layer in below {
-            let Some(at) = top.iter().position(|other| other.program == layer.program) else {
+            let place = on_top[layer.program] as usize;
+            if place == 0 {
                 continue;
-            };
+            }
             // The first of `inflows` came to the front first.
-            let stays = layer.lines * inflows[inflows.len() - 1 - at].unused;
+            let inflow = &mut inflows[top.len() - place];
+            let unused = *inflow.unused.get_or_insert_with(|| exp(-inflow.reuse * time));
+            let stays = layer.lines * unused;
             let stays = if stays < HALF_A_LINE { 0.0 } else { stays };
-            top[at].lines += layer.lines - stays;
+            top[place - 1].lines += layer.lines - stays;
             layer.lines = stays;
         }
         self.tidy();
@@ -175,10 +234,12 @@ impl Region {
     fn tidy(&mut self) {
         let mut place = 0;
         let top = self.top;
-        self.stack.retain(|layer| {
-            place += 1;
-            place <= top || layer.lines > 0.0
-        });
+        if self.stack[top..].iter().any(|layer| layer.lines <= 0.0) {
+            self.stack.retain(|layer| {
+                place += 1;
+                place <= top || layer.lines > 0.0
+            });
+        }
         while self.stack.len() > LAYERS.max(2 * self.held.len()) {
             // The two of one program that hold least together become one, as old as the older.
             let below = self.top..self.stack.len();
@@ -197,57 +258,54 @@ impl Region {
         }
     }
 
-    fn together(&self, inflows: &[Inflow]) -> f64 {
-        inflows.iter().map(|inflow| self.held[inflow.program]).sum()
+    /// Fills in what programs that run hold here.
+    fn look_up(&self, inflows: &mut [Inflow]) {
+        for inflow in inflows {
+            inflow.held = self.held[inflow.program];
+            let place = self.on_top[inflow.program] as usize;
+            let layer = place.checked_sub(1).and_then(|place| self.stack.get(place));
+            inflow.fresh = layer.map_or(0.0, |layer| layer.lines);
+        }
     }
     /// What those that run can hold together.
     fn together_at_most(&self, sets: &Sets, inflows: &[Inflow]) -> f64 {
         let wanted: f64 = inflows.iter().map(|inflow| inflow.wanted).sum();
         sets.kept(sets.trials_of(wanted / self.sets)) * self.sets
     }
-    /// Lines of a running program among which evictions are shared.
-    fn sharing(&self, young: bool, inflow: &Inflow) -> f64 {
-        if !young {
-            return self.held[inflow.program];
-        }
-        let mut top = self.stack[..self.top].iter();
-        top.find(|layer| layer.program == inflow.program).map_or(0.0, |layer| layer.lines)
-    }
-    fn holds_all(&self, inflow: &Inflow) -> bool {
-        self.held[inflow.program] + HALF_A_LINE >= inflow.limit
-    }
-
-    /// Nothing comes that would change anything.
-    fn rests(&self, inflows: &[Inflow]) -> bool {
-        inflows.iter().all(|inflow| inflow.rate <= 0.0 || self.holds_all(inflow))
-    }
 
     /// Where the region stands. A program that holds all it can brings no more than others take
-    /// from it, so `inflows` are cut to that.
-    fn stand(&self, sets: &Sets, replacement: Replacement, inflows: &mut [Inflow]) -> Stand {
-        let together = self.together(inflows);
-        let crowded = together + HALF_A_LINE >= self.together_at_most(sets, inflows);
+    /// from it, so `inflows` are cut to that. `at_most` = what they can hold together.
+    fn stand(
+        &self,
+        sets: &Sets,
+        replacement: Replacement,
+        at_most: f64,
+        inflows: &mut [Inflow],
+    ) -> Stand {
+        let together = inflows.iter().map(|inflow| inflow.held).sum::<f64>();
+        let crowded = together + HALF_A_LINE >= at_most;
         let young = replacement == Replacement::Lru && !crowded;
         let total = match replacement {
             _ if crowded => together,
             Replacement::Random => self.occupied(),
-            Replacement::Lru => inflows.iter().map(|inflow| self.sharing(young, inflow)).sum(),
+            Replacement::Lru => inflows.iter().map(|inflow| inflow.sharing(young)).sum(),
         };
         let trials = sets.trials(total / self.sets);
-        let mut stand = Stand { total, trials, inflow: 0.0, crowded, young };
-        let taken = stand.taken(sets);
+        let worn = if crowded { 0.0 } else { sets.worn(trials) };
+        let mut stand = Stand { total, trials, worn, taken: 0.0, inflow: 0.0, crowded, young };
+        stand.taken = stand.taken(sets);
         let (mut others, mut replaced) = (0.0, 0.0);
         for inflow in inflows.iter() {
-            if self.holds_all(inflow) {
-                replaced += self.sharing(young, inflow) * taken;
+            if inflow.holds_all() {
+                replaced += inflow.sharing(young) * stand.taken;
             } else {
                 others += inflow.rate;
             }
         }
         // They replace also what they take from each other: R = replaced (others + R).
         let loss = if others > 0.0 { others / (1.0 - replaced).max(f64::EPSILON) } else { 0.0 };
-        for inflow in inflows.iter_mut().filter(|inflow| self.holds_all(inflow)) {
-            inflow.rate = inflow.rate.min(self.sharing(young, inflow) * taken * loss);
+        for inflow in inflows.iter_mut().filter(|inflow| inflow.holds_all()) {
+            inflow.rate = inflow.rate.min(inflow.sharing(young) * stand.taken * loss);
         }
         stand.inflow = inflows.iter().map(|inflow| inflow.rate).sum();
         stand
@@ -267,25 +325,31 @@ impl Region {
         if replacement == Replacement::Lru {
             self.used(time, inflows);
         }
-        if self.rests(inflows) {
+        self.look_up(inflows);
+        if rests(inflows) {
             return;
         }
+        let at_most = self.together_at_most(sets, inflows);
         let mut left = time;
         // Each stretch but the last ends where one program, or all, have come to hold all they can.
         for stretch in 0..=inflows.len() + 1 {
-            let mut stand = self.stand(sets, replacement, inflows);
+            let mut stand = self.stand(sets, replacement, at_most, inflows);
             if stretch == 0 && inflows.iter().any(|inflow| inflow.follows > 0.0) {
-                self.follow(sets, &mut stand, left, inflows);
+                self.follow(&mut stand, left, inflows);
             }
             if stand.inflow <= 0.0 {
                 return;
             }
-            let full = if stretch <= inflows.len() {
-                self.first_full(sets, &stand, left, inflows)
+            for inflow in inflows.iter_mut() {
+                inflow.share = inflow.rate / stand.inflow;
+                inflow.beyond = inflow.sharing(stand.young) - inflow.share * stand.total;
+            }
+            let (full, after) = if stretch <= inflows.len() {
+                self.first_full(sets, &stand, left, at_most, inflows)
             } else {
-                left
+                (left, self.after(sets, &stand, left))
             };
-            self.pass(sets, replacement, &stand, full, inflows);
+            self.pass(sets, replacement, &stand, (full, after), inflows);
             left -= full;
             if left <= 0.0 {
                 return;
@@ -297,15 +361,15 @@ impl Region {
     /// brings what it misses on average of `time`. With k = `follows`, x = lines since its misses
     /// were computed: dx/dt = gain - k x (1 - own) - loss x, where `own` of its lines replace
     /// others of it.
-    fn follow(&self, sets: &Sets, stand: &mut Stand, time: f64, inflows: &mut [Inflow]) {
-        let loss = stand.taken(sets) * stand.inflow;
+    fn follow(&self, stand: &mut Stand, time: f64, inflows: &mut [Inflow]) {
+        let loss = stand.taken * stand.inflow;
         for inflow in inflows.iter_mut().filter(|inflow| inflow.follows > 0.0) {
-            if self.holds_all(inflow) {
+            if inflow.holds_all() {
                 continue;
             }
-            let since = self.held[inflow.program] - self.reported[inflow.program].get();
-            let gain = inflow.rate - self.sharing(stand.young, inflow) * loss;
-            let own = self.sharing(stand.young, inflow) * stand.taken(sets);
+            let since = inflow.held - self.reported[inflow.program];
+            let gain = inflow.rate - inflow.sharing(stand.young) * loss;
+            let own = inflow.sharing(stand.young) * stand.taken;
             let pull = inflow.follows * (1.0 - own) + loss;
             let way = (gain - inflow.follows * since) / pull;
             let mean = way * (1.0 + expm1(-pull * time) / (pull * time));
@@ -314,43 +378,46 @@ impl Region {
         stand.inflow = inflows.iter().map(|inflow| inflow.rate).sum();
     }
 
-    /// By what share a line is still there after `time`, and how many there then are.
-    fn after(&self, sets: &Sets, stand: &Stand, time: f64) -> (f64, f64) {
+    /// How the region is after `time`.
+    fn after(&self, sets: &Sets, stand: &Stand, time: f64) -> After {
         if stand.crowded {
-            return (exp(-stand.inflow * time / stand.total), stand.total);
+            let stays = exp(-stand.inflow * time / stand.total);
+            return After { stays, total: stand.total };
         }
         let later = stand.trials + sets.trials_of(stand.inflow * time / self.sets);
-        (exp(sets.worn(stand.trials) - sets.worn(later)), sets.kept(later) * self.sets)
-    }
-    /// Lines of a running program then, of those that share evictions.
-    fn sharing_after(&self, stand: &Stand, (stays, total): (f64, f64), inflow: &Inflow) -> f64 {
-        let share = inflow.rate / stand.inflow;
-        share * total + (self.sharing(stand.young, inflow) - share * stand.total) * stays
+        let (worn, kept) = sets.worn_and_kept(later);
+        After { stays: exp(stand.worn - worn), total: kept * self.sets }
     }
 
     /// When the first program, or all together, come to hold all they can; `time` at the latest.
-    fn first_full(&self, sets: &Sets, stand: &Stand, time: f64, inflows: &[Inflow]) -> f64 {
-        let at_most = self.together_at_most(sets, inflows);
-        let over = |time: f64| {
-            let after = self.after(sets, stand, time);
+    /// And how the region is then.
+    fn first_full(
+        &self,
+        sets: &Sets,
+        stand: &Stand,
+        time: f64,
+        at_most: f64,
+        inflows: &[Inflow],
+    ) -> (f64, After) {
+        let over = |after: &After| {
             let mut together = 0.0;
             inflows.iter().any(|inflow| {
-                let mine = self.sharing(stand.young, inflow);
-                let others = self.held[inflow.program] - mine;
-                let held = others + self.sharing_after(stand, after, inflow);
+                let held = after.held_by(stand, inflow);
                 together += held;
-                held > inflow.limit && !self.holds_all(inflow)
+                held > inflow.limit && !inflow.holds_all()
             }) || together > at_most && !stand.crowded
         };
-        if !over(time) {
-            return time;
+        let mut at_high = self.after(sets, stand, time);
+        if !over(&at_high) {
+            return (time, at_high);
         }
         let (mut low, mut high) = (0.0, time);
         while (high - low) * stand.inflow > HALF_A_LINE / 2.0 {
             let middle = (low + high) / 2.0;
-            if over(middle) { high = middle } else { low = middle }
+            let after = self.after(sets, stand, middle);
+            if over(&after) { (high, at_high) = (middle, after) } else { low = middle }
         }
-        high
+        (high, at_high)
     }
 
     /// Lets `time` pass in which no program comes to hold all it can.
@@ -359,60 +426,62 @@ impl Region {
         sets: &Sets,
         replacement: Replacement,
         stand: &Stand,
-        time: f64,
-        inflows: &[Inflow],
+        (time, after): (f64, After),
+        inflows: &mut [Inflow],
     ) {
-        let after = self.after(sets, stand, time);
-        for inflow in inflows {
-            let mine = self.sharing(stand.young, inflow);
-            let (held, others) = (self.held[inflow.program], self.held[inflow.program] - mine);
-            let later = others + self.sharing_after(stand, after, inflow);
-            self.held[inflow.program] = later.clamp(0.0, inflow.limit.max(held));
+        for inflow in inflows.iter() {
+            let later = after.held_by(stand, inflow);
+            self.held[inflow.program] = later.clamp(0.0, inflow.limit.max(inflow.held));
         }
         match replacement {
             Replacement::Lru => {
                 let more = sets.trials_of(stand.inflow * time / self.sets);
-                self.sink(sets, stand, more, after.0);
+                self.sink(sets, stand, more, after.stays);
             }
             Replacement::Random if stand.crowded => {}
             Replacement::Random => {
                 let runs = |program| inflows.iter().any(|inflow| inflow.program == program);
                 for (program, held) in self.held.iter_mut().enumerate() {
-                    *held *= if *held > 0.0 && !runs(program) { after.0 } else { 1.0 };
+                    *held *= if *held > 0.0 && !runs(program) { after.stays } else { 1.0 };
                 }
             }
         }
+        self.look_up(inflows);
     }
 
     /// All below the top sinks by so many trials; in a crowd those that run only lose lines to each
     /// other, of which the share `stays` is left. On top is what they then hold besides.
     fn sink(&mut self, sets: &Sets, stand: &Stand, more: f64, stays: f64) {
-        let (top, below) = self.stack.split_at_mut(self.top);
-        let mut above = stand.total;
-        let mut kept_above = sets.kept(stand.trials + more) * self.sets;
-        for on_top in top.iter_mut() {
-            let own = below.iter().filter(|layer| layer.program == on_top.program);
-            let below = own.map(|layer| layer.lines).sum::<f64>();
-            on_top.lines = (self.held[on_top.program] - below).max(0.0);
+        let Self { stack, on_top, held, .. } = self;
+        let (top, below) = stack.split_at_mut(self.top);
+        top.iter_mut().for_each(|layer| layer.lines = 0.0);
+        for layer in below.iter() {
+            if let Some(place) = on_top[layer.program].checked_sub(1) {
+                top[place as usize].lines += layer.lines;
+            }
         }
-        for layer in below {
-            let on_top = top.iter_mut().find(|other| other.program == layer.program);
-            let lines = if stand.crowded {
-                layer.lines * if on_top.is_some() { stays } else { 1.0 }
-            } else {
-                above += layer.lines;
-                let kept = sets.kept(sets.trials(above / self.sets) + more) * self.sets;
-                let lines = (kept - kept_above).clamp(0.0, layer.lines);
-                kept_above = kept;
-                lines
-            };
-            match on_top {
-                Some(on_top) if stand.crowded => on_top.lines += layer.lines - lines,
-                Some(_) | None => {
-                    let held = &mut self.held[layer.program];
-                    *held = (*held - (layer.lines - lines)).max(0.0);
+        for on_top in top.iter_mut() {
+            on_top.lines = (held[on_top.program] - on_top.lines).max(0.0);
+        }
+        if stand.crowded {
+            for layer in below {
+                if let Some(place) = on_top[layer.program].checked_sub(1) {
+                    let lines = layer.lines * stays;
+                    top[place as usize].lines += layer.lines - lines;
+                    layer.lines = lines;
                 }
             }
+            return;
+        }
+        let mut above = stand.total;
+        let mut kept_above = sets.kept(stand.trials + more) * self.sets;
+        for layer in below {
+            above += layer.lines;
+            let kept = sets.kept(sets.trials(above / self.sets) + more) * self.sets;
+            let lines = (kept - kept_above).clamp(0.0, layer.lines);
+            kept_above = kept;
+            let held = &mut held[layer.program];
+            *held = (*held - (layer.lines - lines)).max(0.0);
             layer.lines = lines;
         }
     }
@@ -424,15 +493,17 @@ impl Region {
         replacement: Replacement,
         inflows: &mut [Inflow],
     ) -> Flow {
-        if self.rests(inflows) {
+        self.look_up(inflows);
+        if rests(inflows) {
             return Flow::NONE;
         }
-        let stand = self.stand(sets, replacement, inflows);
+        let at_most = self.together_at_most(sets, inflows);
+        let stand = self.stand(sets, replacement, at_most, inflows);
         let (lines, free) = match stand.crowded {
             true => (stand.total, 0.0),
             false => (self.lines, (self.lines - stand.total).max(0.0)),
         };
-        let taken = stand.taken(sets) * stand.inflow;
+        let taken = stand.taken * stand.inflow;
         Flow { inflow: stand.inflow, taken, lines, free, young: stand.young }
     }
 }
@@ -453,11 +524,11 @@ impl Flow {
     const NONE: Self = Self { inflow: 0.0, taken: 0.0, lines: 0.0, free: 0.0, young: false };
 
     /// What it means for a program of the region.
-    pub(super) fn drift(&self, region: &Region, program: &Inflow) -> Drift {
+    pub(super) fn drift(&self, program: &Inflow) -> Drift {
         if self.inflow <= 0.0 {
             return Drift::NONE;
         }
-        let sharing = region.sharing(self.young, program);
+        let sharing = program.sharing(self.young);
         Drift {
             gain: program.rate - sharing * self.taken,
             own: sharing * self.taken / self.inflow,

@@ -24,17 +24,94 @@ pub(super) struct Sets {
     ways: u32,
     /// The chance of a trial to fall on the set.
     chance: f64,
+    /// The last number of trials in the tables.
+    last: usize,
     /// By trials: E[min(m, ways)], the lines that a set keeps.
     kept: Vec<f64>,
-    /// By trials: how often a line of the set has been overwritten on the way there.
-    worn: Vec<f64>,
+    /// By trials up to one before the last: what the next trial changes.
+    steps: Vec<Step>,
+    /// How often a line has been overwritten after the last trial.
+    worn_at_last: f64,
     replacement: Replacement,
     /// By trials: the share of the lines that is kept, 1 for none.
     crowd: Vec<f64>,
-    /// By trials: how often a scan misses.
-    scan: Vec<f64>,
+    /// Where numbers of lines stand in `kept`, and shares in `crowd`.
+    places_in_kept: Places,
+    places_in_crowd: Places,
+    /// How often a scan misses at the last trial and beyond.
+    scan_at_last: f64,
     /// A scan of which no more than this share is resident misses always.
     pub(super) always: f64,
+}
+
+/// What is between a number of trials and the next: between them all is taken for linear.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    /// Lines that a set keeps before, and how many more after.
+    kept: f64,
+    kept_more: f64,
+    /// How often a line of the set has been overwritten before, and how much more often after.
+    worn: f64,
+    worn_more: f64,
+    /// The share of coming lines that find room in the set.
+    room: f64,
+    /// Lines that a set would keep before the first trial, were all steps like this one.
+    kept_at_none: f64,
+    /// Lines of a scan that miss in a set before, and how many more after.
+    missed: f64,
+    missed_more: f64,
+}
+
+impl Step {
+    /// The step from one of the tables' places to the next.
+    fn between(n: usize, kept: &[f64], worn: &[f64], chance: f64) -> Self {
+        let (kept_more, worn_more) = (kept[1] - kept[0], worn[1] - worn[0]);
+        Self {
+            kept: kept[0],
+            kept_more,
+            worn: worn[0],
+            worn_more,
+            room: kept_more / chance,
+            kept_at_none: kept[0] - kept_more * n as f64,
+            missed: 0.0,
+            missed_more: 0.0,
+        }
+    }
+}
+
+/// Where numbers stand in a sorted table: an index by their first digits, so that few of its values
+/// are left to compare with.
+#[derive(Clone, Debug)]
+struct Places {
+    /// By the first digits of a number, from high to low: how many values of the table have higher
+    /// ones.
+    higher: Vec<u16>,
+}
+
+/// Digits of a number that its place is not looked up by: a sixteenth of an octave.
+const PLACE_CUT: u32 = 48;
+/// The place of the highest number, 2^6, among such digits (IEEE 754: bias 1023), and of the
+/// lowest: what is beyond shares their places.
+const HIGHEST: u64 = (1023 + 6) << 4;
+const LOWEST: u64 = (1023 - 40) << 4;
+
+impl Places {
+    #[inline]
+    fn of(number: f64) -> usize {
+        (HIGHEST - (number.max(0.0).to_bits() >> PLACE_CUT).clamp(LOWEST, HIGHEST)) as usize
+    }
+    /// The index of numbers that fall.
+    fn new(numbers: &[f64]) -> Self {
+        let all = (HIGHEST - LOWEST) as usize + 1;
+        let higher = |place| numbers.partition_point(|number| Self::of(*number) < place) as u16;
+        Self { higher: (0..=all).map(higher).collect() }
+    }
+    /// The values of the table that may be on either side of a number; those before are higher.
+    #[inline]
+    fn near(&self, number: f64) -> std::ops::Range<usize> {
+        let place = Self::of(number);
+        usize::from(self.higher[place])..usize::from(self.higher[place + 1])
+    }
 }
 
 /// What rounds to missing always.
@@ -69,10 +146,30 @@ impl Sets {
         *kept.last_mut().expect("it began with one") = all;
         let lines = |n: usize| n as f64 * chance;
         let share = |(n, kept): (usize, &f64)| if n == 0 { 1.0 } else { kept / lines(n) };
-        let crowd = kept.iter().enumerate().map(share).collect();
-        let mut sets =
-            Self { ways, chance, kept, worn, replacement, crowd, scan: Vec::new(), always: 0.0 };
-        sets.scan = sets.scans();
+        let crowd: Vec<f64> = kept.iter().enumerate().map(share).collect();
+        let steps = kept.windows(2).zip(worn.windows(2)).enumerate();
+        let steps = steps.map(|(n, (kept, worn))| Step::between(n, kept, worn, chance));
+        let missing: Vec<f64> = kept.iter().map(|kept| all - kept).collect();
+        let mut sets = Self {
+            ways,
+            chance,
+            last: kept.len() - 1,
+            steps: steps.collect(),
+            worn_at_last: worn[worn.len() - 1],
+            replacement,
+            places_in_kept: Places::new(&missing),
+            places_in_crowd: Places::new(&crowd[ways as usize + 1..]),
+            kept,
+            crowd,
+            scan_at_last: 0.0,
+            always: 0.0,
+        };
+        let scan = sets.scans();
+        let missed = |n: usize| n as f64 * scan[n];
+        for (n, step) in sets.steps.iter_mut().enumerate() {
+            (step.missed, step.missed_more) = (missed(n), missed(n + 1) - missed(n));
+        }
+        sets.scan_at_last = scan[sets.last];
         let (mut low, mut high) = (0.0, 1.0);
         while high - low > FULL {
             let middle = (low + high) / 2.0;
@@ -88,12 +185,12 @@ impl Sets {
             Replacement::Lru => 1.0,
             Replacement::Random => scan_of_set(lines, self.ways),
         };
-        let misses = (0..=self.last() as u32).map(|lines| {
+        let misses = (0..=self.last as u32).map(|lines| {
             if lines > self.ways { f64::from(lines) * ratio(f64::from(lines)) } else { 0.0 }
         });
         let misses = misses.collect::<Vec<_>>();
         let of = |n: f64| expectation(n, self.chance, |k, weight| weight * misses[k as usize]);
-        let ratios = (0..=self.last()).map(|n| of(n as f64) / (n as f64 * self.chance).max(1e-9));
+        let ratios = (0..=self.last).map(|n| of(n as f64) / (n as f64 * self.chance).max(1e-9));
         ratios.map(|ratio| ratio.clamp(0.0, 1.0)).collect()
     }
 
@@ -111,39 +208,58 @@ impl Sets {
     pub(super) fn trials_of(&self, lines: f64) -> f64 {
         lines / self.chance
     }
-    fn last(&self) -> usize {
-        self.kept.len() - 1
+    /// The step that so many trials are within; `None` beyond the tables.
+    #[inline]
+    fn step(&self, trials: f64) -> Option<(&Step, f64)> {
+        // 32 bits are enough for any table, and quicker to come by.
+        let n = trials as u32;
+        self.steps.get(n as usize).map(|step| (step, trials - f64::from(n)))
     }
     /// The lines that a set keeps after so many trials.
+    #[inline]
     pub(super) fn kept(&self, trials: f64) -> f64 {
-        let n = trials as usize;
-        if n >= self.last() {
-            return f64::from(self.ways);
-        }
-        self.kept[n] + (self.kept[n + 1] - self.kept[n]) * (trials - n as f64)
+        let step = self.step(trials);
+        step.map_or(f64::from(self.ways), |(step, beyond)| step.kept + step.kept_more * beyond)
     }
     /// The least trials after which a set keeps so many lines.
+    #[inline]
     pub(super) fn trials(&self, kept: f64) -> f64 {
-        let above = self.kept.partition_point(|at| *at < kept);
-        if above == 0 || above > self.last() {
-            return above.min(self.last()) as f64;
+        let near = self.places_in_kept.near(f64::from(self.ways) - kept);
+        let fewer = |at: &&f64| **at < kept;
+        let above = near.start + self.kept[near].iter().take_while(fewer).count();
+        if above == 0 || above > self.last {
+            return above.min(self.last) as f64;
         }
-        let (low, high) = (self.kept[above - 1], self.kept[above]);
-        (above - 1) as f64 + (kept - low) / (high - low)
+        let step = &self.steps[above - 1];
+        (above - 1) as f64 + (kept - step.kept) / step.kept_more
     }
     /// The share of lines coming after so many trials that find room in their set.
+    #[inline]
     pub(super) fn room(&self, trials: f64) -> f64 {
-        let n = trials as usize;
-        if n >= self.last() { 0.0 } else { (self.kept[n + 1] - self.kept[n]) / self.chance }
+        self.step(trials).map_or(0.0, |(step, _)| step.room)
     }
     /// How often a line has been overwritten after so many trials: what was there at trials `a` is
     /// there at `b` by the share exp(worn(a) - worn(b)).
+    #[inline]
     pub(super) fn worn(&self, trials: f64) -> f64 {
-        let (n, last) = (trials as usize, self.last());
-        if n >= last {
-            return self.worn[last] + (trials - last as f64) * self.chance / f64::from(self.ways);
+        match self.step(trials) {
+            Some((step, beyond)) => step.worn + step.worn_more * beyond,
+            None => {
+                let beyond = trials - self.last as f64;
+                self.worn_at_last + beyond * self.chance / f64::from(self.ways)
+            }
         }
-        self.worn[n] + (self.worn[n + 1] - self.worn[n]) * (trials - n as f64)
+    }
+
+    /// [`Self::worn`] and [`Self::kept`] at once.
+    #[inline]
+    pub(super) fn worn_and_kept(&self, trials: f64) -> (f64, f64) {
+        match self.step(trials) {
+            Some((step, beyond)) => {
+                (step.worn + step.worn_more * beyond, step.kept + step.kept_more * beyond)
+            }
+            None => (self.worn(trials), f64::from(self.ways)),
+        }
     }
 
     /// The steady miss ratio of a walk in random order over a working set of so many trials, alone:
@@ -157,21 +273,17 @@ impl Sets {
     /// The same for a scan in the same order again and again. Under LRU a set with more lines than
     /// ways never hits, E[m; m > ways] / E[m]; where any line goes, by [`scan_of_set`].
     pub(super) fn same_order(&self, trials: f64) -> f64 {
-        let n = trials as usize;
         if trials <= f64::from(self.ways) {
             return 0.0;
         }
-        if n >= self.last() {
-            return self.scan[self.last()];
-        }
         // Pages are spread evenly: some colours have one more than others, and so more lines.
-        let of = |n: usize| n as f64 * self.scan[n];
-        (of(n) + (of(n + 1) - of(n)) * (trials - n as f64)) / trials
+        let within = |(step, beyond): (&Step, f64)| step.missed + step.missed_more * beyond;
+        self.step(trials).map_or(self.scan_at_last, |step| within(step) / trials)
     }
     /// The miss ratio of a scan of which this share is resident: that of the crowd of lines, its
     /// own or others', in which just this share of all lines is.
     pub(super) fn scan_with(&self, resident: f64) -> f64 {
-        if resident <= self.crowd[self.last()] {
+        if resident <= self.crowd[self.last] {
             return match self.replacement {
                 Replacement::Lru => 1.0,
                 Replacement::Random => overwritten(1.0 / resident),
@@ -181,11 +293,14 @@ impl Sets {
             return 0.0;
         }
         let from = self.ways as usize + 1;
-        let high = from + self.crowd[from..].partition_point(|share| *share > resident);
+        let crowd = &self.crowd[from..];
+        let near = self.places_in_crowd.near(resident);
+        let more = |share: &&f64| **share > resident;
+        let high = from + near.start + crowd[near].iter().take_while(more).count();
         let low = high - 1;
         // Between two numbers of trials `kept` is linear: kept = resident * lines is met at
-        let slope = self.kept[high] - self.kept[low];
-        let at = (self.kept[low] - slope * low as f64) / (resident * self.chance - slope);
+        let step = &self.steps[low];
+        let at = step.kept_at_none / (resident * self.chance - step.kept_more);
         self.same_order(at.clamp(low as f64, high as f64))
     }
 }
@@ -261,6 +376,34 @@ mod tests {
         assert_eq!((sets.random_order(16.0), sets.same_order(8.0)), (0.5, 0.0));
         // 8.5 pages a colour: half of the colours have nine lines a set, and nine of 17 lines.
         assert!((sets.same_order(8.5) - 9.0 / 17.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn an_index_finds_what_a_search_of_all_finds() {
+        for (ways, slices) in [(1, 1), (8, 1), (12, 4), (20, 64)] {
+            for replacement in [Replacement::Random, Replacement::Lru] {
+                let sets = Sets::new(ways, slices, replacement);
+                let from = ways as usize + 1;
+                assert!(sets.kept.is_sorted() && sets.crowd[from..].is_sorted_by(|a, b| a >= b));
+                let between = (0..10_000).map(|step| f64::from(step) * 1e-4);
+                let shares: Vec<f64> = between.chain(sets.crowd[from..].iter().copied()).collect();
+                for number in
+                    shares.iter().map(|share| share * f64::from(ways)).chain(sets.kept.clone())
+                {
+                    let near = sets.places_in_kept.near(f64::from(ways) - number);
+                    let below = |at: &f64| *at < number;
+                    let found =
+                        near.start + sets.kept[near].iter().take_while(|at| below(at)).count();
+                    assert_eq!(found, sets.kept.partition_point(below), "{ways} {slices} {number}");
+                }
+                for number in shares {
+                    let (near, crowd) = (sets.places_in_crowd.near(number), &sets.crowd[from..]);
+                    let above = |share: &f64| *share > number;
+                    let found = near.start + crowd[near].iter().take_while(|at| above(at)).count();
+                    assert_eq!(found, crowd.partition_point(above), "{ways} {slices} {number}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -180,8 +180,8 @@ fn beside_hogs(replacement: Replacement, hogs: usize) -> ([f64; 3], [f64; 3]) {
     who.extend((1..=hogs).map(|at| (at, at, &hog, 1.0)));
     let looks = run(&mut model, &who, 1e7);
     assert!(looks <= 20, "{looks} looks from empty to balance");
-    let ratio = |at: usize, use_| model.miss_ratio(at, use_, at);
-    ([model.lines_held(0) / 16384.0, ratio(0, &walk), ratio(1, &hog)], theirs)
+    let held = model.lines_held(0) / 16384.0;
+    ([held, model.miss_ratio(0, &walk, 0), model.miss_ratio(1, &hog, 1)], theirs)
 }
 
 /// 5 and 7 MB in 6. Under LRU a line of the walk is used again sooner than one of the hogs, and so
