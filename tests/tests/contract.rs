@@ -173,3 +173,22 @@ fn the_swarm_finds_nothing() {
         assert!(failure.is_none(), "{}", failure.map_or_else(String::new, |f| f.to_string()));
     }
 }
+
+/// What says of a system in one step that nobody is refused says what `admit` says.
+#[test]
+fn a_system_fits_where_none_of_it_is_refused() {
+    for entry in maracas_policies::all() {
+        let Some(fits) = entry.fits else { continue };
+        let (mut accepted, mut refused) = (0, 0);
+        for seed in 0..400 {
+            let load = 20 + 2 * (seed % 45);
+            let random = generate(seed, Mix { jobs_only: true, ..Mix::tasks(load) });
+            let case = Case::new(entry, random, seed).with_random_params(seed);
+            let verdict = (entry.admit)(&case.system(), &case.params);
+            let says = fits(&case.system(), &case.params);
+            assert_eq!(says, verdict.accepted(), "{}, seed {seed}: {verdict:?}", entry.name);
+            (accepted, refused) = (accepted + u64::from(says), refused + u64::from(!says));
+        }
+        assert!(accepted > 50 && refused > 50, "{}: {accepted}, {refused}", entry.name);
+    }
+}

@@ -516,6 +516,9 @@ pub struct Entry {
     /// Says whether the system would be admitted, with every test's numbers. Parameters have
     /// passed [`Params::check`].
     pub admit: fn(&System, &Params) -> Verdict,
+    /// Whether `admit` refuses none, where that is said by one test of the whole system and `admit`
+    /// asks about each VCPU; `None` = only `admit` says it.
+    pub fits: Option<fn(&System, &Params) -> bool>,
     /// Builds the policy, or refuses with the verdict of `admit`.
     pub build: Build,
 }
@@ -525,6 +528,13 @@ impl Entry {
     /// every policy. The one that users are shown.
     pub fn verdict(&self, system: &System, params: &Params) -> Verdict {
         (self.admit)(system, params).within_capacity(system).knowing_resources(system)
+    }
+    /// Whether the system would be admitted, for those who need not know why not.
+    pub fn accepts(&self, system: &System, params: &Params) -> bool {
+        match self.fits {
+            Some(fits) => fits(system, params),
+            None => (self.admit)(system, params).accepted(),
+        }
     }
     /// Adds to `system`, which has none yet, the service VCPUs that the policy needs there, behind
     /// its own VCPUs.

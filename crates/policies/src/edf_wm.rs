@@ -48,6 +48,7 @@ pub(crate) const ENTRY: Entry = Entry {
     claims: Claims { partitioned: false, work_conserving: false, no_miss_when_admitted: false },
     service_vcpus: no_service_vcpus,
     admit,
+    fits: None,
     build,
 };
 

@@ -59,6 +59,7 @@ pub(crate) const ENTRY: Entry = Entry {
     claims: Claims { partitioned: false, work_conserving: true, no_miss_when_admitted: false },
     service_vcpus: no_service_vcpus,
     admit,
+    fits: Some(fits),
     build,
 };
 
@@ -76,11 +77,19 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
 }
 
 fn judged(system: &System, params: &Params) -> (Table, Verdict) {
-    let test = global::chosen(params.choice(&ADMISSION));
-    let mut table = Table::new(system, Family::GlobalEdf, test, |_, _| None);
+    let mut table = table(system, params);
     let mut verdict = table.fill(system, false);
     verdict.objections = jobs::objections(system);
     (table, verdict)
+}
+
+fn fits(system: &System, params: &Params) -> bool {
+    jobs::objections(system).is_empty() && table(system, params).takes_all(system)
+}
+
+fn table(system: &System, params: &Params) -> Table {
+    let test = global::chosen(params.choice(&ADMISSION));
+    Table::new(system, Family::GlobalEdf, test, |_, _| None)
 }
 
 fn tie(vcpu: &Vcpu, params: &Params) -> u64 {

@@ -55,6 +55,7 @@ pub(crate) const ENTRY: Entry = Entry {
     claims: Claims { partitioned: false, work_conserving: true, no_miss_when_admitted: false },
     service_vcpus: no_service_vcpus,
     admit,
+    fits: Some(fits),
     build,
 };
 
@@ -85,10 +86,18 @@ fn test(params: &Params) -> Test {
 }
 
 fn judged(system: &System, params: &Params) -> (Table, Verdict) {
-    let mut table = Table::new(system, Family::GlobalFixed, test(params), |_, _| None);
+    let mut table = table(system, params);
     let mut verdict = table.fill(system, false);
     verdict.objections = jobs::objections(system);
     (table, verdict)
+}
+
+fn fits(system: &System, params: &Params) -> bool {
+    jobs::objections(system).is_empty() && table(system, params).takes_all(system)
+}
+
+fn table(system: &System, params: &Params) -> Table {
+    Table::new(system, Family::GlobalFixed, test(params), |_, _| None)
 }
 
 #[cfg(test)]

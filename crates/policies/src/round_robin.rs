@@ -34,6 +34,7 @@ pub(crate) const ENTRY: Entry = Entry {
     claims: Claims { partitioned: true, work_conserving: true, no_miss_when_admitted: false },
     service_vcpus: no_service_vcpus,
     admit,
+    fits: None,
     build,
 };
 

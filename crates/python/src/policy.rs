@@ -79,6 +79,7 @@ impl PythonPolicy {
             },
             service_vcpus: no_service_vcpus,
             admit,
+            fits: None,
             build,
         };
         Ok(Self { entry: entry(py, new), factory: of.clone().unbind() })

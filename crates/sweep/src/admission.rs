@@ -57,7 +57,7 @@ pub fn admits(set: &TaskSet, cores: usize, subject: &Subject) -> bool {
     let Subject { entry, params } = subject;
     let mut system = set.system(cores);
     entry.add_service_vcpus(&mut system, params);
-    (entry.admit)(&system, params).accepted()
+    entry.accepts(&system, params)
 }
 
 /// Which of a contender's tests admit the set: bit k for the k-th.

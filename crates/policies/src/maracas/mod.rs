@@ -113,6 +113,7 @@ pub(crate) const ENTRY: Entry = Entry {
     claims: Claims { partitioned: true, work_conserving: true, no_miss_when_admitted: true },
     service_vcpus,
     admit,
+    fits: None,
     build,
 };
 

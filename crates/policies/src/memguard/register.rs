@@ -109,6 +109,7 @@ macro_rules! around {
             claims: Claims { work_conserving: false, no_miss_when_admitted: false, ..INNER.claims },
             service_vcpus: INNER.service_vcpus,
             admit: |system, params| $crate::memguard::admit(&INNER, system, params),
+            fits: None,
             build: |system, params| $crate::memguard::build(&INNER, system, params),
         }
     }};

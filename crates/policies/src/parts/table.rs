@@ -137,6 +137,14 @@ impl Table {
     /// Admits the VCPUs of `system`: those that demand a core first, then the others, heaviest
     /// first where `by_weight`, else in order of appearance.
     pub(crate) fn fill(&mut self, system: &System, by_weight: bool) -> Verdict {
+        if let Some(all) = self.fitting(system) {
+            for vcpu in &system.vcpus {
+                self.note_home(vcpu.id, Some(CoreId(0)));
+            }
+            all.into_iter().for_each(|vcpu| self.put(0, vcpu));
+            let cores = alloc::vec![self.judged(0, &self.bound[0])];
+            return Verdict { cores, ..Verdict::default() };
+        }
         let (mut pinned, mut free): (Vec<_>, Vec<_>) =
             system.vcpus.iter().cloned().partition(|vcpu| vcpu.pinned.is_some());
         if by_weight {
@@ -152,6 +160,26 @@ impl Table {
         }
         let cores = (0..self.bound.len()).map(|list| self.judged(list, &self.bound[list]));
         Verdict { cores: cores.collect(), refused, ..Verdict::default() }
+    }
+
+    /// Whether an empty table of one list for all cores takes all of `system`, by one test of them
+    /// together; `false` where it may yet take them one by one.
+    pub(crate) fn takes_all(&self, system: &System) -> bool {
+        self.fitting(system).is_some()
+    }
+    /// All VCPUs of `system` in priority order, where they fit so.
+    fn fitting(&self, system: &System) -> Option<Vec<Vcpu>> {
+        let mut ids: Vec<VcpuId> = system.vcpus.iter().map(|vcpu| vcpu.id).collect();
+        ids.sort_unstable();
+        let are_twice = ids.windows(2).any(|pair| pair[0] == pair[1]);
+        let is_new = self.is_one() && self.bound[0].is_empty() && self.holds.is_empty();
+        if are_twice || !is_new || system.vcpus.iter().any(|vcpu| self.malformed(vcpu).is_some()) {
+            return None;
+        }
+        let mut all: Vec<Vcpu> =
+            system.vcpus.iter().map(|vcpu| self.owed(CoreId(0), vcpu)).collect();
+        all.sort_by_key(priority::of);
+        self.accepted(0, &all).then_some(all)
     }
 
     /// The VCPUs bound to `core`, in priority order.

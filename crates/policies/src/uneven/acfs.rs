@@ -46,6 +46,7 @@ pub(crate) const ENTRY: Entry = Entry {
     claims: super::CLAIMS,
     service_vcpus: no_service_vcpus,
     admit,
+    fits: None,
     build,
 };
 

@@ -33,6 +33,7 @@ pub(crate) const ENTRY: Entry = Entry {
     claims: super::CLAIMS,
     service_vcpus: no_service_vcpus,
     admit: super::admit,
+    fits: None,
     build: |system, params| super::build(system, params, fast_shares),
 };
 

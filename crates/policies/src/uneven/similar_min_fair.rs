@@ -35,6 +35,7 @@ pub(crate) const ENTRY: Entry = Entry {
     claims: super::CLAIMS,
     service_vcpus: no_service_vcpus,
     admit: super::admit_target,
+    fits: None,
     build: |system, params| super::build_target(system, params, fast_shares),
 };
 

@@ -96,6 +96,7 @@ fn a_refusal_is_reported_and_an_impure_policy_is_caught() {
         claims: Claims::default(),
         service_vcpus: no_service_vcpus,
         admit: |_, _| Default::default(),
+        fits: None,
         build: |_, _| Ok(Box::new(Fickle(CoreId(NEXT.fetch_add(1, Ordering::Relaxed) % 2)))),
     };
     let unlike = record_by(&entry, &system(2, &[(1, 3)]), 9).unwrap_err();

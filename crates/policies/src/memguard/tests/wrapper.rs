@@ -26,6 +26,7 @@ const SPY: Entry = Entry {
     claims: Claims { partitioned: true, work_conserving: true, no_miss_when_admitted: true },
     service_vcpus: no_service_vcpus,
     admit: |_, _| Verdict::default(),
+    fits: None,
     build: |_, _| Ok(Box::new(Spy::default())),
 };
 
