@@ -13,6 +13,7 @@ use live::measure::{self, MEAN_ERROR};
 use live::witness::repeated;
 use live::{Report, Stage, is_full, median, sized};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 const EXAMPLE: &str = "examples/balance.toml";
 
@@ -88,21 +89,36 @@ fn length_ms() -> f64 {
     (last_ns / 1e6 / (MEAN_ERROR * LEAST_PART)).max(LENGTH_MS).ceil()
 }
 
+/// VCPUs that stay in a run are to be found for a verdict: more than half of the example's fifteen.
+const ENOUGH: usize = 8;
+/// In so many runs at most. Which VCPUs are moved, and how many, depends on when programs begin: on
+/// PREEMPT_RT in the lab 7, 12 and 10 stayed in three runs.
+const RUNS: usize = 3;
+
 #[test]
 fn what_does_not_move_gets_its_budget() {
     repeated(|| {
-        let Some(stage) = Stage::enter(2, 15) else { return };
+        let Some(stage) = Stage::enter(2, 30) else { return };
         let (file, length) = (repository().join(EXAMPLE), format!("{}ms", length_ms()));
-        eprintln!("a run of {length}");
         let words = [file.to_str().unwrap(), "--json", "--duration", &length];
-        let report: Report = stage.start(&words, &[]).report();
         let stays = |task: &live::Task<'_>| {
             let name = task.name();
             name != "p0" && !name.starts_with("migration") && task.cores().len() == 1
         };
-        let tasks: Vec<_> = report.tasks().into_iter().filter(stays).collect();
-        assert!(tasks.len() >= 8, "eight of fifteen at least stay: {}", tasks.len());
-        tasks.iter().for_each(live::Task::got_its_budget_in_all);
+        let mut judged = BTreeSet::new();
+        for _ in 0..RUNS {
+            eprintln!("a run of {length}");
+            let report: Report = stage.start(&words, &[]).report();
+            // What stays in any of the runs is judged there.
+            for task in report.tasks().into_iter().filter(stays) {
+                task.got_its_budget_in_all();
+                judged.insert(task.name().to_string());
+            }
+            if judged.len() >= ENOUGH {
+                return;
+            }
+        }
+        panic!("in {RUNS} runs only these stayed: {judged:?}");
     });
 }
 
