@@ -109,7 +109,7 @@ fn what_does_not_move_gets_its_budget() {
         for _ in 0..RUNS {
             eprintln!("a run of {length}");
             let report: Report = stage.start(&words, &[]).report();
-            // Whoever stays in any of the runs is judged there.
+            // What stays in any of the runs is judged there.
             for task in report.tasks().into_iter().filter(stays) {
                 task.got_its_budget_in_all();
                 judged.insert(task.name().to_string());

@@ -16,7 +16,7 @@ use crate::progress::{self, Page, Progress};
 use crate::sense::VcpuEvents;
 use crate::setup::{Launch, Setup};
 use maracas_core::admission::NotAdmitted;
-use maracas_core::{CoreId, Duration, Instant, Role, VcpuId};
+use maracas_core::{CoreId, Duration, Instant, Role, System, VcpuId};
 use maracas_live_core::Refusal;
 use maracas_live_core::priority;
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ const KILLED: time::Duration = time::Duration::from_secs(2);
 /// a foreign process for threads that live on.
 const PATROL: Duration = Duration::from_millis(100);
 
-/// On so many cores at most counters are opened before any VCPU comes there: each takes up to four
+/// On so many cores at most counters are opened where a VCPU may be moved to: each takes up to four
 /// descriptors for every VCPU, and 30 to 90 us at the start of its program.
 const MOST_READY: usize = 16;
 
@@ -244,9 +244,9 @@ impl<'a> Supervisor<'a> {
         let group = Arc::clone(&home.group);
         let spawned = self.mailbox.held(id, |place| {
             let core = self.setup.cores[usize::from(place.0)];
-            launch::spawn(&command, &group, core).map(|child| (child, core))
+            launch::spawn(&command, &group, core).map(|child| (child, core, place))
         });
-        let (child, core) = spawned.map_err(io::Error::other)??;
+        let (child, core, place) = spawned.map_err(io::Error::other)??;
         self.poll.add(child.pidfd.as_raw_fd(), Token::Ended(index))?;
         let request = if first {
             let (name, means) = (self.name(id), self.mailbox.means);
@@ -264,7 +264,7 @@ impl<'a> Supervisor<'a> {
             }
             .vcpu_handle();
             vcpu_handle.handle.colors = colors;
-            vcpu_handle.handle.prepare(self.reachable());
+            vcpu_handle.handle.prepare(self.counted_on(place));
             Request::Attach(Box::new(vcpu_handle))
         } else {
             Request::Rescan(id)
@@ -272,14 +272,13 @@ impl<'a> Supervisor<'a> {
         Ok(Some((child, request)))
     }
 
-    /// The cores to which VCPUs may be moved, if they are moved at all: few enough to have their
-    /// counters ready on each.
-    fn reachable(&self) -> impl Iterator<Item = (CoreId, Site)> {
-        let system = &self.setup.system;
-        let carried = system.vcpus.iter().any(|vcpu| vcpu.role == Role::Migration);
+    /// Where counters of a VCPU that begins on `place` are opened before it comes there.
+    fn counted_on(&self, place: CoreId) -> impl Iterator<Item = (CoreId, Site)> {
         let site = |hardware: &HardwareCore| Site { hardware: *hardware, counts: self.counts };
+        let system = &self.setup.system;
         let cores = system.core_ids().zip(self.setup.cores.iter().map(site));
-        cores.filter(move |_| carried && system.cores.len() <= MOST_READY)
+        let is_ready = ready_on(system, place);
+        cores.filter(move |(core, _)| is_ready(*core))
     }
 
     fn name(&self, id: VcpuId) -> String {
@@ -426,6 +425,15 @@ fn close(mut released: Vec<VcpuHandle>) {
     });
 }
 
+/// On which cores counters of a VCPU are opened by the supervisor: on that where it begins, so that
+/// its agent, which has budgets to end there as soon as programs begin, opens none; and where VCPUs
+/// are moved, on each, if there are few enough.
+fn ready_on(system: &System, begins: CoreId) -> impl Fn(CoreId) -> bool + use<> {
+    let are_moved = system.vcpus.iter().any(|vcpu| vcpu.role == Role::Migration);
+    let are_few = system.cores.len() <= MOST_READY;
+    move |core| core == begins || (are_moved && are_few)
+}
+
 /// Is woken when the guardian wants the run to end, and when it has died.
 fn listen_to(poll: &Poll, guardian: &Guardian) -> io::Result<()> {
     poll.add(guardian.watch().as_raw_fd(), Token::Guardian)?;
@@ -434,4 +442,25 @@ fn listen_to(poll: &Poll, guardian: &Guardian) -> io::Result<()> {
 
 fn signal(child: &Child, signal: i32) {
     sys::signal(&child.pidfd, signal);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use maracas_core::Vcpu;
+
+    #[test]
+    fn counters_are_open_where_it_begins_and_where_it_may_be_moved() {
+        let (budget, period) = (Duration::from_millis(1), Duration::from_millis(10));
+        let stays = Vcpu::new(0, budget, period);
+        let carries = Vcpu { role: Role::Migration, ..Vcpu::new(1, budget, period) };
+        let ready = |cores: usize, vcpus: Vec<Vcpu>| {
+            let system = System::new(cores, vcpus);
+            let is_ready = ready_on(&system, CoreId(1));
+            system.core_ids().filter(|core| is_ready(*core)).map(|core| core.0).collect::<Vec<_>>()
+        };
+        assert_eq!(ready(3, vec![stays.clone()]), [1]);
+        assert_eq!(ready(3, vec![stays.clone(), carries.clone()]), [0, 1, 2]);
+        assert_eq!(ready(MOST_READY + 1, vec![stays, carries]), [1]);
+    }
 }
