@@ -174,7 +174,7 @@ fn the_swarm_finds_nothing() {
     }
 }
 
-/// What says of a system in one step that nobody is refused says what `admit` says.
+/// Where one step says whether all of a system fits, it says what `admit` says.
 #[test]
 fn a_system_fits_where_none_of_it_is_refused() {
     for entry in maracas_policies::all() {
