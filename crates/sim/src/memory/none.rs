@@ -6,7 +6,7 @@ use maracas_core::contract::Usage;
 use maracas_core::memory::CachePart;
 use maracas_core::{CoreId, Duration, Instant, Overheads, System};
 
-/// Every core at full speed, whatever runs beside it. `IS_BARE` = in a run of which [`is_bare`] is
+/// Every core at full speed, whatever runs beside it. `IS_BARE` = in a run of which `is_bare` is
 /// true: what that rules out is left out of the machine, which is compiled once for each model.
 #[derive(Clone, Copy, Debug)]
 pub struct NoContention<const IS_BARE: bool>;
