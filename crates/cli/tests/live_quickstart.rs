@@ -155,8 +155,8 @@ fn replay_is_exact_and_names_an_altered_event() {
 const PLACES: usize = 3;
 
 /// Whether a replay names the event that was altered, the `nth` of those that can be. Where the
-/// plan does not depend on it yet, it names a later one; on a virtual machine in the flesh it named
-/// 201 of 201 themselves.
+/// plan does not depend on it yet, it names a later one; on a host outside the lab all of 201 were
+/// named themselves.
 fn names_what_was_altered(
     scratch: &Scratch,
     journal: &[u8],

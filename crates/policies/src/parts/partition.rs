@@ -204,7 +204,7 @@ impl Partition {
             task.rank = deadline.unwrap_or(task.rank);
         }
         let rank = task.rank;
-        // In front of the one that has the right of way, or where it goes.
+        // Behind the entry that has the right of way, nothing that comes or goes changes the first.
         let mut touched = !self.coming.is_empty() || self.running.is_none();
         if let Some(key) = key {
             if deadline.is_some() && key.deadline == rank {
