@@ -115,15 +115,28 @@ fn checks() -> Result<(), String> {
         apt::install(&["chromium"]);
     }
     cargo(&["test", "--workspace", "--no-fail-fast"])?;
-    // docs/results.md against every experiment: minutes of simulated time, so optimized.
-    cargo(&["test", "--release", "--package", "maracas-reproduce", "--test", "document"])?;
-    // Every schedulability test on a thousand sets, the optimal schedulers on 2000 each, those for
-    // uneven cores on 10,000, a million jobs of each policy that lets tasks come and go, and 10,000
-    // systems that share memory. And instructions a job and a live decision, by valgrind.
+    optimized()?;
+    docs::docs(&root())?;
+    python::python(&root())?;
+    deb::deb(&root(), &[])?;
+    // Kernels and hosts that this one is not.
+    lab::lab(&root(), &["--quick"])
+}
+
+/// What runs for minutes of simulated time, in one build: packages that are built alone have other
+/// features of what they depend on, and would compile that again.
+fn optimized() -> Result<(), String> {
+    // Instructions a job and a live decision are counted by it.
     if !apt::has("valgrind") {
         apt::install(&["valgrind"]);
     }
+    let packages = ["maracas-reproduce", "maracas-tests", "maracas-session", "maracas-policies"];
     let tests = [
+        // docs/results.md against every experiment.
+        "document",
+        // Every schedulability test on a thousand sets, the optimal schedulers on 2000 each, those
+        // for uneven cores on 10,000, a million jobs of each policy that lets tasks come and go,
+        // and 10,000 systems that share memory.
         "soundness",
         "run",
         "optimal",
@@ -133,24 +146,21 @@ fn checks() -> Result<(), String> {
         "interference",
         "instructions",
         "live_cost",
+        // What `check --suggest` suggests for 300 systems that share memory.
+        "suggest",
     ];
-    let tests = tests.iter().flat_map(|test| ["--test", test]).collect::<Vec<_>>();
-    cargo(&[&["test", "--release", "--package", "maracas-tests"], &tests[..]].concat())?;
-    cargo(&["test", "--release", "--package", "maracas-policies", "--lib"])?;
-    // What `check --suggest` suggests for 300 systems that share memory.
-    cargo(&["test", "--release", "--package", "maracas-session", "--test", "suggest"])?;
-    // The live machine on a simulated host, for a minute; its planted mistakes are tests.
-    let live = ["--bin", "swarm", "--", "--kind", "live", "--seconds", "60"];
-    cargo(&[&["run", "--release", "--package", "maracas-tests"], &live[..]].concat())?;
-    cargo(&["test", "--release", "--package", "maracas-tests", "--lib", "live"])?;
-    // The same of the machine whose law the kernel carries out, with the law in C.
-    let kernel = ["--bin", "swarm", "--", "--kind", "kernel", "--seconds", "60"];
-    cargo(&[&["run", "--release", "--package", "maracas-tests"], &kernel[..]].concat())?;
-    docs::docs(&root())?;
-    python::python(&root())?;
-    deb::deb(&root(), &[])?;
-    // Kernels and hosts that this one is not.
-    lab::lab(&root(), &["--quick"])
+    let packages = packages.iter().flat_map(|package| ["--package", package]);
+    let tests = tests.iter().flat_map(|test| ["--test", test]);
+    let which = ["--lib"].into_iter().chain(packages).chain(tests);
+    cargo(&["test", "--release"].into_iter().chain(which).collect::<Vec<_>>())?;
+    // The live machine on a simulated host, for a minute, and the machine whose law the kernel
+    // carries out, with the law in C. Their planted mistakes are tests of the library. Cargo builds
+    // a package's programs with its integration tests.
+    for kind in ["live", "kernel"] {
+        let swarm = root().join("target/release/swarm");
+        program(Command::new(swarm).args(["--kind", kind, "--seconds", "60"]))?;
+    }
+    Ok(())
 }
 
 /// `cargo fmt` follows `mod` items, and those of the policies are made by a macro.
@@ -168,14 +178,9 @@ fn policies_are_formatted() -> Result<(), String> {
             }
         }
     }
-    println!("+ rustfmt --check, for {} files of the policies", files.len());
-    let status = Command::new("rustfmt")
-        .args(["--check", "--edition", "2024"])
-        .args(&files)
-        .current_dir(root())
-        .status()
-        .map_err(|error| format!("rustfmt does not start: {error}"))?;
-    if status.success() { Ok(()) } else { Err("the policies are not formatted".into()) }
+    let rustfmt = ["--check", "--edition", "2024"];
+    program(Command::new("rustfmt").args(rustfmt).args(&files))
+        .map_err(|why| format!("the policies are not formatted: {why}"))
 }
 
 fn cargo(args: &[&str]) -> Result<(), String> {
@@ -184,15 +189,22 @@ fn cargo(args: &[&str]) -> Result<(), String> {
 
 /// The same with variables of the environment.
 fn cargo_with(args: &[&str], variables: &[(&str, &PathBuf)]) -> Result<(), String> {
-    println!("+ cargo {}", args.join(" "));
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let status = Command::new(cargo)
-        .args(args)
+    program(Command::new(cargo).args(args).envs(variables.iter().copied()))
+}
+
+/// Runs a program in the root; what it prints is seen.
+fn program(command: &mut Command) -> Result<(), String> {
+    let name = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy();
+    // The policies have more files than a line should list.
+    let args = command.get_args().take(40).map(|arg| arg.to_string_lossy());
+    let line = [name].into_iter().chain(args).collect::<Vec<_>>().join(" ");
+    println!("+ {line}");
+    let status = command
         .current_dir(root())
         .env("RUSTDOCFLAGS", "--deny warnings")
         .env(skips::VARIABLE, skips::file(&root()))
-        .envs(variables.iter().copied())
         .status()
-        .map_err(|error| format!("cargo does not start: {error}"))?;
-    if status.success() { Ok(()) } else { Err(format!("cargo {} failed", args.join(" "))) }
+        .map_err(|error| format!("`{line}` does not start: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("`{line}` failed")) }
 }

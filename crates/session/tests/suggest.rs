@@ -9,6 +9,8 @@ use maracas_session::case::{Case, Machine, Overrides};
 use maracas_session::fit::fit;
 use maracas_sim::jobs::Answer;
 use maracas_sim::{Options, Outcome, simulate};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 fn systems() -> u64 {
     let given = std::env::var("SUGGEST_SYSTEMS").ok().and_then(|n| n.parse().ok());
@@ -128,17 +130,19 @@ struct Tally {
     jobs: u64,
 }
 
-fn try_one(seed: u64, tally: &mut Tally) {
+fn try_one(seed: u64, tally: &Mutex<Tally>) {
     let mut dice = Dice(seed);
     let text = scenario(&mut dice);
     let first = case(&text).unwrap_or_else(|why| panic!("seed {seed}: {why}\n{text}"));
+    let count = || tally.lock().expect("no other system failed");
     if !first.verdict.accepted() {
-        tally.refused += 1;
+        count().refused += 1;
         return;
     }
     if all_in_time(&first) {
         let outcome = run(&first);
         assert_eq!(outcome.missed, 0, "seed {seed}:\n{text}");
+        let mut tally = count();
         (tally.in_time, tally.jobs) = (tally.in_time + 1, tally.jobs + outcome.completed);
         return;
     }
@@ -150,13 +154,14 @@ fn try_one(seed: u64, tally: &mut Tally) {
             assert_eq!(outcome.missed, 0, "seed {seed}: {:?}\n{text}", found.changes);
             let says = |word: &str| found.changes.iter().any(|change| change.contains(word));
             let limits = says("limits on what each core reads");
+            let by_budgets = !says("[policy]") && !says("[platform]");
+            let guesses = by_budgets && guessed(&text, &mut dice).is_some();
+            let mut tally = count();
             tally.by_limits += u64::from(limits);
             tally.by_bandwidths += u64::from(!limits && says("bandwidth = "));
             tally.by_splits += u64::from(says("a part of the cache for each core"));
-            if !says("[policy]") && !says("[platform]") {
-                tally.by_budgets += 1;
-                tally.guessed += u64::from(guessed(&text, &mut dice).is_some());
-            }
+            tally.by_budgets += u64::from(by_budgets);
+            tally.guessed += u64::from(guesses);
             (tally.fitted, tally.jobs) = (tally.fitted + 1, tally.jobs + outcome.completed);
         }
         Err(why) => {
@@ -164,15 +169,24 @@ fn try_one(seed: u64, tally: &mut Tally) {
             if let Some(other) = guessed(&text, &mut dice) {
                 panic!("seed {seed}: \"{why}\" binds, and yet this fits:\n{other}");
             }
-            tally.binds += 1;
+            count().binds += 1;
         }
     }
 }
 
 #[test]
 fn what_is_suggested_is_admitted_and_keeps_every_job_in_time() {
-    let mut tally = Tally::default();
-    (0..systems()).for_each(|seed| try_one(seed, &mut tally));
+    let (next, tally) = (AtomicU64::new(0), Mutex::new(Tally::default()));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                let seeds = std::iter::repeat_with(|| next.fetch_add(1, Relaxed));
+                seeds.take_while(|seed| *seed < systems()).for_each(|seed| try_one(seed, &tally));
+            });
+        }
+    });
+    let tally = tally.into_inner().expect("no system failed");
     eprintln!("{tally:?}");
     let Tally { fitted, by_budgets, guessed, by_bandwidths, by_splits, by_limits, binds, .. } =
         tally;
