@@ -83,7 +83,9 @@ start = "150ms"
 stop = "450ms"
 "#;
 
-/// Three jobs on two cores under global EDF: they migrate all the time.
+/// Three jobs on two cores under global EDF: they migrate all the time. Together they take 0.43 of
+/// each core, which leaves room for agents whose decisions are measured to cost half a millisecond:
+/// each of many runs measures that anew, and none is to be refused.
 const MIGRATIONS: &str = r#"
 version = 1
 [platform]
@@ -94,27 +96,28 @@ name = "g-edf"
 name = "one"
 command = ["maracas", "work", "spin", "--threads", "2"]
 output = "null"
-budget = "2ms"
+budget = "1500us"
 period = "5ms"
 jobs = "periodic"
 [[program]]
 name = "two"
 command = ["sh", "-c", "trap '' TERM; while :; do :; done"]
 output = "null"
-budget = "3ms"
+budget = "2ms"
 period = "7ms"
 jobs = "periodic"
 [[program]]
 name = "three"
 command = ["sh", "-c", "while :; do /bin/true; done"]
 output = "null"
-budget = "5ms"
+budget = "3ms"
 period = "11ms"
 jobs = "periodic"
 "#;
 
 /// Three workers under RUN: one of them continues on the other core with each of its jobs, and is
-/// taken from its core while it has more to run.
+/// taken from its core while it has more to run. Two of them are more than a core has for programs,
+/// 0.9 of it at most, and so RUN does not pack them.
 const WORKERS: &str = r#"
 version = 1
 [platform]
@@ -123,23 +126,23 @@ cores = 2
 name = "run"
 [[program]]
 name = "one"
-command = ["maracas", "work", "periodic", "--cost", "4600us"]
+command = ["maracas", "work", "periodic", "--cost", "4100us"]
 output = "null"
-budget = "5ms"
+budget = "4600us"
 period = "10ms"
 jobs = "periodic"
 [[program]]
 name = "two"
 command = ["maracas", "work", "spin", "--threads", "2"]
 output = "null"
-budget = "5ms"
+budget = "4600us"
 period = "10ms"
 jobs = "periodic"
 [[program]]
 name = "three"
 command = ["sh", "-c", "trap '' TERM; while :; do :; done"]
 output = "null"
-budget = "5ms"
+budget = "4600us"
 period = "10ms"
 jobs = "periodic"
 "#;
