@@ -54,6 +54,7 @@ use super::{Maracas, time};
 use crate::parts::exact::Exact;
 use crate::parts::priority;
 use activations::Activations;
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::Cell;
@@ -475,7 +476,7 @@ impl Maracas {
         if state.waits_with_budget(at) {
             balance.late_periods += 1;
             let used = state.foreground + vcpu.reservation.budget;
-            state.delayed = Some((used, at + state.server.period()));
+            state.delayed = Some(Box::new((used, at + state.server.period())));
         }
         // algorithms.md G.2, row 13: it is as far behind the others there as it was here.
         if let (Some(left_behind), Some(met), false) = (left_behind, met, state.newcomer) {
