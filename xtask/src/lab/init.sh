@@ -54,6 +54,13 @@ hotplug() { # CORE SECONDS_UNTIL SECONDS_OFF
     ) &
 }
 
+# Which test is under way, every ten seconds: where the guest is ended at its limit, this is all that tells it.
+progress() {
+    while sleep 10; do
+        echo "@@now $(cut -d ' ' -f 1 /proc/uptime) $(grep '^test ' /tmp/lab.out | tail -n 1)"
+    done
+}
+
 # step NAME SECONDS COMMAND...: says what it printed, its exit code and how long it took. What is printed goes to files
 # first: a slow console would hold the programs up.
 step() {
@@ -62,8 +69,11 @@ step() {
     echo "@@begin $name"
     # What comes from standard input would be the console.
     begin=$(cut -d ' ' -f 1 /proc/uptime)
+    watch=
+    case $name in "tests "*) progress & watch=$! ;; esac
     timeout -s KILL "$limit" $DROP "$@" > /tmp/lab.out 2> /tmp/lab.err < /dev/null
     code=$?
+    [ -z "$watch" ] || kill "$watch"
     end=$(cut -d ' ' -f 1 /proc/uptime)
     echo "@@out"
     tail -c 60000 /tmp/lab.out
