@@ -126,7 +126,7 @@ fn checks() -> Result<(), String> {
 /// What runs for minutes of simulated time, in one build: packages that are built alone have other
 /// features of what they depend on, and would compile that again.
 fn optimized() -> Result<(), String> {
-    // Instructions a job and a live decision are counted by it.
+    // It counts the instructions of a job and of a live decision.
     if !apt::has("valgrind") {
         apt::install(&["valgrind"]);
     }
