@@ -84,8 +84,7 @@ struct Package {
 
 impl Package {
     fn of(root: &Path) -> Result<Self, String> {
-        let target =
-            std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+        let target = crate::target(root);
         let architecture = said(Command::new("dpkg").arg("--print-architecture"))?;
         // Debian's folder is the compiler's triplet without its vendor: x86_64-linux-gnu.
         let triplet = format!("{}-linux-gnu", std::env::consts::ARCH);

@@ -86,6 +86,11 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").into()
 }
 
+/// Where cargo builds.
+fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
+}
+
 /// The tests of the page alone, with pictures of what they saw. Among the others they run too.
 fn browser() -> Result<(), String> {
     let pictures = root().join("target/pictures");
@@ -157,7 +162,7 @@ fn optimized() -> Result<(), String> {
     // carries out, with the law in C. Their planted mistakes are tests of the library. Cargo builds
     // a package's programs with its integration tests.
     for kind in ["live", "kernel"] {
-        let swarm = root().join("target/release/swarm");
+        let swarm = target(&root()).join("release/swarm");
         program(Command::new(swarm).args(["--kind", kind, "--seconds", "60"]))?;
     }
     Ok(())

@@ -49,8 +49,7 @@ struct Place {
 
 impl Place {
     fn of(root: &Path) -> Self {
-        let target =
-            std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+        let target = crate::target(root);
         let folder = target.join("python");
         let (package, tests) = (root.join("crates/python"), folder.join("tests"));
         Self { package, tests, folder }

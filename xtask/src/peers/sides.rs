@@ -160,7 +160,7 @@ fn build_schedcat(root: &Path, source: &Path) -> Result<PathBuf, String> {
             missing.display()
         ));
     }
-    let folder = target(root).join("schedcat");
+    let folder = crate::target(root).join("schedcat");
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let program = folder.join("side");
     eprintln!("+ g++, for {}", native.display());
@@ -179,13 +179,8 @@ fn install_simso(root: &Path) -> Result<PathBuf, String> {
         .map_err(|error| format!("{}: {error}", requirements.display()))?;
     let libraries: Vec<String> =
         text.lines().filter(|line| !line.starts_with('#')).map(str::to_string).collect();
-    venv::prepare(&target(root).join("simso"), &libraries)
+    venv::prepare(&crate::target(root).join("simso"), &libraries)
         .map_err(|missing| format!("it needs {missing}"))
-}
-
-/// Where cargo builds.
-fn target(root: &Path) -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 
 /// Runs `command`; where it fails, says `what` and the last line of its own words.
