@@ -17,7 +17,7 @@ pub(crate) const LONGEST: Duration = Duration::from_secs(100 * 24 * 3600);
 
 /// One table, whose keys are all known ones.
 pub(crate) struct Table<'a> {
-    pub(crate) source: Source<'a>,
+    pub(crate) source: &'a Source<'a>,
     entries: &'a DeTable<'a>,
     keys: &'static Keys,
     at: usize,
@@ -26,7 +26,7 @@ pub(crate) struct Table<'a> {
 /// One key with its value.
 #[derive(Clone, Copy)]
 pub(crate) struct Field<'a> {
-    source: Source<'a>,
+    source: &'a Source<'a>,
     /// The key; for elements of an array the key of the array.
     pub(crate) key: &'a str,
     key_at: usize,
@@ -36,7 +36,7 @@ pub(crate) struct Field<'a> {
 impl<'a> Table<'a> {
     /// A table in which only `keys` may stand.
     pub(crate) fn new(
-        source: Source<'a>,
+        source: &'a Source<'a>,
         entries: &'a DeTable<'a>,
         at: usize,
         keys: &'static Keys,

@@ -55,20 +55,25 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 /// A text with its file's name: turns byte offsets into locations.
-#[derive(Clone, Copy)]
 pub(crate) struct Source<'a> {
     pub(crate) file: &'a str,
     pub(crate) text: &'a str,
+    /// Where line breaks are, so that a file of a hundred thousand VCPUs is not counted through for
+    /// each of them.
+    breaks: Vec<usize>,
 }
 
-impl Source<'_> {
+impl<'a> Source<'a> {
+    pub(crate) fn new(file: &'a str, text: &'a str) -> Self {
+        let breaks = text.match_indices('\n').map(|(at, _)| at).collect();
+        Self { file, text, breaks }
+    }
     pub(crate) fn location(&self, offset: usize) -> Location {
-        let before = &self.text[..self.text.floor_char_boundary(offset)];
-        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        Location {
-            line: before.matches('\n').count() + 1,
-            column: before[line_start..].chars().count() + 1,
-        }
+        let offset = self.text.floor_char_boundary(offset);
+        let above = self.breaks.partition_point(|at| *at < offset);
+        let line_start = above.checked_sub(1).map_or(0, |last| self.breaks[last] + 1);
+        let column = self.text[line_start..offset].chars().count() + 1;
+        Location { line: above + 1, column }
     }
     pub(crate) fn error(&self, offset: usize, message: impl Into<String>) -> Error {
         Error::new(self.file, self.location(offset), message)
@@ -166,7 +171,7 @@ mod tests {
 
     #[test]
     fn columns_count_characters_and_errors_are_one_line() {
-        let source = Source { file: "a.toml", text: "x = 1\nµ = \"é\" # y" };
+        let source = Source::new("a.toml", "x = 1\nµ = \"é\" # y");
         assert_eq!(source.location(0), Location { line: 1, column: 1 });
         let offset = source.text.find('#').unwrap();
         assert_eq!(source.location(offset), Location { line: 2, column: 9 });

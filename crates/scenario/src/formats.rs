@@ -113,12 +113,12 @@ pub fn read(path: &Path, format: Option<Format>) -> Result<TaskSet, Error> {
 /// # Errors
 /// The first thing that is wrong, with its place and the way out.
 pub fn parse(text: &str, file: &str, format: Format) -> Result<TaskSet, Error> {
-    let source = Source { file, text };
+    let source = Source::new(file, text);
     match format {
-        Format::Csv => csv::read(source),
-        Format::RtApp => rt_app::read(source),
-        Format::SimSo => simso::read(source),
-        Format::SchedCat => schedcat::read(source),
+        Format::Csv => csv::read(&source),
+        Format::RtApp => rt_app::read(&source),
+        Format::SimSo => simso::read(&source),
+        Format::SchedCat => schedcat::read(&source),
     }
 }
 
@@ -149,8 +149,9 @@ pub fn parse_loads(text: &str, file: &str, format: Option<Format>) -> Result<Loa
     let format = format.unwrap_or_else(|| Format::of(Path::new(file), text));
     if format == Format::RtApp {
         let mended = rt_app::Mended::of(text);
-        let source = Source { file, text: mended.as_ref().map_or(text, |mended| &mended.text) };
-        let read = rt_app::read_scripts(source).map_err(|error| match &mended {
+        let mended_text = mended.as_ref().map_or(text, |mended| &mended.text);
+        let source = Source::new(file, mended_text);
+        let read = rt_app::read_scripts(&source).map_err(|error| match &mended {
             Some(mended) => mended.moved(text, error),
             None => error,
         });
@@ -204,7 +205,7 @@ pub fn write(set: &TaskSet, format: Format, style: Style) -> Result<Written, Str
 }
 
 /// A set of checked tasks with their names; each name stands beside its place in the file.
-fn named(source: Source<'_>, set: TaskSet, names: Vec<(usize, String)>) -> Result<TaskSet, Error> {
+fn named(source: &Source<'_>, set: TaskSet, names: Vec<(usize, String)>) -> Result<TaskSet, Error> {
     let mut set = set;
     let texts = names.iter().map(|(_, name)| task::clean_name(name)).collect();
     set.set_names(texts).map_err(|twice| {

@@ -45,9 +45,9 @@ impl Mix {
     /// # Errors
     /// The first thing that is wrong, with its place and the way out.
     pub fn parse(text: &str, file: &str) -> Result<Self, Error> {
-        let source = Source { file, text };
-        let document = read::document(source)?;
-        let root = Table::new(source, document.get_ref(), 0, &keys::MIX)?;
+        let source = Source::new(file, text);
+        let document = read::document(&source)?;
+        let root = Table::new(&source, document.get_ref(), 0, &keys::MIX)?;
         let platform = read::platform::platform(&root, &mut Places::default())?;
         let memory = platform.memory.ok_or_else(|| {
             root.error("the mix has no memory; add [platform] with preset = \"ddr3-1333\"")

@@ -24,11 +24,11 @@ use toml::de::{DeTable, DeValue};
 const VERSION: u64 = 1;
 
 pub(crate) fn scenario(text: &str, file: &str) -> Result<Scenario, Error> {
-    let source = Source { file, text };
-    let document = document(source)?;
+    let source = Source::new(file, text);
+    let document = document(&source)?;
     let entries = document.get_ref();
-    check_version(source, entries)?;
-    let root = Table::new(source, entries, 0, &keys::ROOT)?;
+    check_version(&source, entries)?;
+    let root = Table::new(&source, entries, 0, &keys::ROOT)?;
 
     let mut places = Places::default();
     let platform = platform::platform(&root, &mut places)?;
@@ -64,7 +64,7 @@ pub(crate) fn scenario(text: &str, file: &str) -> Result<Scenario, Error> {
 }
 
 /// The text as a TOML document.
-pub(crate) fn document<'a>(source: Source<'a>) -> Result<Spanned<DeTable<'a>>, Error> {
+pub(crate) fn document<'a>(source: &'a Source<'a>) -> Result<Spanned<DeTable<'a>>, Error> {
     DeTable::parse(source.text).map_err(|error| {
         let span = error.span().unwrap_or_default();
         let there = source.text.get(span.clone()).unwrap_or_default();
@@ -83,7 +83,7 @@ fn malformed(why: &str, what: &str) -> String {
 }
 
 /// Before anything else, since a newer version may have keys that this reader does not know.
-fn check_version(source: Source<'_>, entries: &DeTable<'_>) -> Result<(), Error> {
+fn check_version(source: &Source<'_>, entries: &DeTable<'_>) -> Result<(), Error> {
     let Some(value) = entries.get("version") else {
         let message = "the scenario has no `version`; begin it with version = 1";
         return Err(source.error(0, message));

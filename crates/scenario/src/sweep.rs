@@ -134,9 +134,9 @@ impl Sweep {
     /// # Errors
     /// The first thing that is wrong, with its place and the way out.
     pub fn parse(text: &str, file: &str, folder: &Path) -> Result<Self, Error> {
-        let source = Source { file, text };
-        let document = read::document(source)?;
-        let root = Table::new(source, document.get_ref(), 0, &ROOT)?;
+        let source = Source::new(file, text);
+        let document = read::document(&source)?;
+        let root = Table::new(&source, document.get_ref(), 0, &ROOT)?;
         let sweep = root.table("sweep", &SWEEP)?.ok_or_else(|| {
             root.error("the sweep has no [sweep]; add one with cores, utilization and sets")
         })?;

@@ -67,6 +67,8 @@ pub(super) struct Ratio {
 }
 
 impl Ratio {
+    pub(super) const NONE: Self = Self::whole(0);
+
     const fn whole(of: u64) -> Self {
         Self { of, per: 1 }
     }
@@ -90,22 +92,30 @@ pub(super) struct Offer {
     pub(super) vcpu: VcpuId,
     /// Its place on the foreground list, which decides where the rule has no opinion.
     place: u32,
-    /// The chosen one is before the others that are runnable, and among these the one with a claim
-    /// to stay is first. Of those that sleep none is before another.
-    rank: u8,
+    rank: OfferRank,
     measure: Ratio,
 }
 
-/// The rank of what sleeps.
-const ASLEEP: u8 = 4;
+/// The chosen one is before the others that are runnable, and among these the one with a claim to
+/// stay is first. Of those that sleep none is before another.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct OfferRank(u8);
+
+impl OfferRank {
+    pub(super) const ASLEEP: Self = Self(4);
+
+    fn runnable(is_chosen: bool, stays: bool) -> Self {
+        Self(2 * u8::from(!is_chosen) + u8::from(!stays))
+    }
+}
 
 impl Offer {
     /// Of a VCPU of which nothing is known yet.
-    pub(super) const fn new(vcpu: VcpuId) -> Self {
-        Self { vcpu, place: 0, rank: ASLEEP, measure: Ratio::whole(0) }
+    const fn new(vcpu: VcpuId) -> Self {
+        Self { vcpu, place: 0, rank: OfferRank::ASLEEP, measure: Ratio::NONE }
     }
-    const fn is_asleep(&self) -> bool {
-        self.rank == ASLEEP
+    fn is_asleep(&self) -> bool {
+        self.rank == OfferRank::ASLEEP
     }
     fn compare(&self, other: &Self) -> Ordering {
         let rank = self.rank.cmp(&other.rank);
@@ -305,16 +315,17 @@ impl Interval {
         if moved.all {
             order.sort(|vcpu| {
                 let Some(state) = states.get_mut(vcpu) else { return Offer::new(vcpu) };
-                state.offer = self.offer(rule, state, stay, now);
-                state.offer
+                let offer = self.offer(rule, state, stay, now);
+                state.set_offer(offer);
+                offer
             });
         } else {
             for vcpu in moved.some.drain(..) {
                 let Some(state) = states.get_mut(vcpu) else { continue };
-                let offer = self.offer(rule, state, stay, now);
-                if !priority::serves_requests(state.role) && !offer.compare(&state.offer).is_eq() {
-                    order.put(&state.offer, offer, &mut moved.edits);
-                    state.offer = offer;
+                let (before, offer) = (state.offer(), self.offer(rule, state, stay, now));
+                if !priority::serves_requests(state.role) && !offer.compare(&before).is_eq() {
+                    order.put(&before, offer, &mut moved.edits);
+                    state.set_offer(offer);
                 }
             }
         }
@@ -325,8 +336,9 @@ impl Interval {
         if let Some(state) = first.and_then(|vcpu| states.get_mut(vcpu)) {
             self.chosen = Some(state.id);
             self.arranged[0] = self.chosen;
-            state.offer = self.offer(rule, state, stay, now);
-            order.offers[0] = state.offer;
+            let offer = self.offer(rule, state, stay, now);
+            state.set_offer(offer);
+            order.offers[0] = offer;
         }
         self.chosen.is_some()
     }
@@ -338,8 +350,19 @@ impl Interval {
         if !state.runnable() && !is_chosen {
             return Offer { place: state.place, ..Offer::new(state.id) };
         }
-        let rank = 2 * u8::from(!is_chosen) + u8::from(!is(stay));
+        let rank = OfferRank::runnable(is_chosen, is(stay));
         Offer { vcpu: state.id, place: state.place, rank, measure: rule.measure(state, now) }
+    }
+}
+
+impl State {
+    /// Where it stands in the order; its place on the foreground list is as it was then, since a
+    /// change of places puts all in order anew.
+    fn offer(&self) -> Offer {
+        Offer { vcpu: self.id, place: self.place, rank: self.offered, measure: self.measure }
+    }
+    fn set_offer(&mut self, offer: Offer) {
+        (self.offered, self.measure) = (offer.rank, offer.measure);
     }
 }
 

@@ -1,7 +1,7 @@
 //! What is known of the VCPUs, and of the cores that they are on.
 
 use super::Ahead;
-use super::background::{Interval, Offer, Order, Ratio};
+use super::background::{Interval, OfferRank, Order, Ratio};
 use super::states::States;
 use crate::parts::activity::Activity;
 use crate::parts::pibs::Pibs;
@@ -139,9 +139,9 @@ impl Server {
     }
 }
 
-/// What is known of one VCPU, in four cache lines of 64 bytes: two that every event and every look
-/// need, one for the order of the background rule, and one that is hardly ever looked at. With
-/// thousands of VCPUs each line is one more that no near cache has.
+/// What is known of one VCPU, in three cache lines of 64 bytes: two that every event and every look
+/// need, and one for background time. With thousands of VCPUs each line is one more that no near
+/// cache has.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(super) struct State {
@@ -156,6 +156,8 @@ pub(super) struct State {
     /// Its place on its core's foreground list.
     pub(super) place: u32,
     pub(super) seen: Seen,
+    /// Its rank in the order of the background rule, of which `measure` is the rest.
+    pub(super) offered: OfferRank,
     /// It arrived at run time and has no BGT yet.
     pub(super) newcomer: bool,
     pub(super) server: Server,
@@ -166,8 +168,8 @@ pub(super) struct State {
     /// A reservation that sets in when the job under way is complete, which was promised the old
     /// one, or at that instant.
     pub(super) becomes: Option<Box<(Instant, Vcpu)>>,
-    /// Where it stands in the order of the background rule.
-    pub(super) offer: Offer,
+    /// What it is ordered by among those of its rank in the order of the background rule.
+    pub(super) measure: Ratio,
     /// Background CPU time for the fair rule.
     pub(super) bgt: Duration,
     pub(super) requests: u64,
@@ -177,15 +179,14 @@ pub(super) struct State {
     pub(super) background: Duration,
     /// It moved while it waited with budget: where its foreground meter stands when it has used
     /// C since, and the instant T after. In a box, since few have it, and since the table of VCPUs
-    /// marks an empty place in the field with the most unused values: in place, its line would be
+    /// marks an empty place in the field with the most unused values: in place, this line would be
     /// read for every VCPU that is looked up.
     pub(super) delayed: Option<Box<(Duration, Instant)>>,
 }
 
-const _: () = assert!(size_of::<Option<State>>() == 256);
+const _: () = assert!(size_of::<Option<State>>() == 192);
 const _: () = assert!(core::mem::offset_of!(State, server) == 64);
 const _: () = assert!(core::mem::offset_of!(State, becomes) == 128);
-const _: () = assert!(core::mem::offset_of!(State, background) == 192);
 
 /// How a VCPU counted when it was looked at last.
 #[derive(Clone, Copy, Default, Debug)]
@@ -214,7 +215,8 @@ impl State {
             activity: Activity::default(),
             place: 0,
             rank: Duration::ZERO,
-            offer: Offer::new(vcpu.id),
+            offered: OfferRank::ASLEEP,
+            measure: Ratio::NONE,
             seen: Seen::default(),
             touched: false,
             becomes: None,

@@ -12,7 +12,7 @@ pub const COLUMNS: [&str; 6] = ["name", "cost_us", "period_us", "deadline_us", "
 const NEEDED: [&str; 2] = ["cost_us", "period_us"];
 
 /// Reads a table.
-pub(crate) fn read(source: Source<'_>) -> Result<TaskSet, Error> {
+pub(crate) fn read(source: &Source<'_>) -> Result<TaskSet, Error> {
     let mut rows = rows(source.text);
     let Some(header) = rows.next() else {
         let message = "the task set is empty; begin it with the header cost_us,period_us";
@@ -118,7 +118,7 @@ fn rows(text: &str) -> impl Iterator<Item = Vec<Cell<'_>>> {
 }
 
 /// For every cell of a row the column that it belongs to.
-fn columns(source: Source<'_>, header: &[Cell<'_>]) -> Result<Vec<&'static str>, Error> {
+fn columns(source: &Source<'_>, header: &[Cell<'_>]) -> Result<Vec<&'static str>, Error> {
     let mut columns = Vec::new();
     for (at, word) in header {
         let Some(column) = COLUMNS.into_iter().find(|column| column == word) else {
@@ -148,14 +148,14 @@ fn columns(source: Source<'_>, header: &[Cell<'_>]) -> Result<Vec<&'static str>,
 
 /// One line with what its cells mean.
 struct Row<'r, 'a> {
-    source: Source<'a>,
+    source: &'a Source<'a>,
     columns: &'r [&'static str],
     cells: &'r [Cell<'a>],
 }
 
 impl<'r, 'a> Row<'r, 'a> {
     fn new(
-        source: Source<'a>,
+        source: &'a Source<'a>,
         columns: &'r [&'static str],
         cells: &'r [Cell<'a>],
     ) -> Result<Self, Error> {

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 /// A value in its place.
 #[derive(Clone, Copy)]
 pub(super) struct Node<'a> {
-    pub(super) source: Source<'a>,
+    pub(super) source: &'a Source<'a>,
     value: &'a Value<'a>,
 }
 
@@ -38,7 +38,7 @@ const OPTIONS: ParseOptions = ParseOptions {
 };
 
 /// The value that a text holds.
-pub(super) fn parse(source: Source<'_>) -> Result<Value<'_>, Error> {
+pub(super) fn parse<'a>(source: &Source<'a>) -> Result<Value<'a>, Error> {
     let text = source.text;
     let parsed = jsonc_parser::parse_to_ast(text, &CollectOptions::default(), &OPTIONS);
     let broken = |error: ParseError| {
@@ -56,7 +56,7 @@ fn lowered(sentence: &str) -> String {
 }
 
 impl<'a> Node<'a> {
-    pub(super) const fn new(source: Source<'a>, value: &'a Value<'a>) -> Self {
+    pub(super) const fn new(source: &'a Source<'a>, value: &'a Value<'a>) -> Self {
         Self { source, value }
     }
     pub(super) fn at(&self) -> usize {

@@ -95,7 +95,7 @@ impl Table {
     /// # Errors
     /// The first thing that is wrong, with its place and the way out.
     pub fn parse(text: &str, file: &str) -> Result<Self, Error> {
-        let source = Source { file, text };
+        let source = Source::new(file, text);
         let mut lines = lines(text).peekable();
         let mut table = Self::default();
         while let Some((_, comment)) = lines.next_if(|(_, line)| line.starts_with('#')) {
@@ -106,9 +106,9 @@ impl Table {
             source.error(0, "the table is empty; begin it with TASK-COUNT,SCHEDULE,CXS")
         })?;
         let cells = cells(at, header);
-        let key_column = table.header(source, at, &cells)?;
+        let key_column = table.header(&source, at, &cells)?;
         for (at, line) in lines {
-            table.row(source, at, line, key_column)?;
+            table.row(&source, at, line, key_column)?;
         }
         if table.rows.is_empty() {
             let message = "there are no rows under the header; add lines such as 10,2.5,1.2";
@@ -120,7 +120,7 @@ impl Table {
     /// Takes the names of the columns; returns the place of the key among them.
     fn header(
         &mut self,
-        source: Source<'_>,
+        source: &Source<'_>,
         at: usize,
         cells: &[(usize, &str)],
     ) -> Result<usize, Error> {
@@ -176,7 +176,7 @@ impl Table {
 
     fn row(
         &mut self,
-        source: Source<'_>,
+        source: &Source<'_>,
         at: usize,
         line: &str,
         key_column: usize,

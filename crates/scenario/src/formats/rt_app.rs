@@ -75,7 +75,7 @@ const ASIDE: [&str; 8] = [
     "taskgroup",
 ];
 
-pub(super) fn read(source: Source<'_>) -> Result<TaskSet, Error> {
+pub(super) fn read(source: &Source<'_>) -> Result<TaskSet, Error> {
     let value = json::parse(source)?;
     let root = Node::new(source, &value);
     let mut asides = Asides::default();
@@ -134,7 +134,7 @@ impl<'a> File<'a> {
     }
 }
 
-fn unknown(member: Member<'_>, known: &[&'static str], source: Source<'_>) -> Error {
+fn unknown(member: Member<'_>, known: &[&'static str], source: &Source<'_>) -> Error {
     let shown = quoted(member.key).replace('"', "`");
     let hint = did_you_mean(member.key, known.iter().copied(), "keys here");
     source.error(member.key_at, format!("unknown key {shown}; {hint}"))
@@ -178,7 +178,7 @@ fn micros(member: Member<'_>, label: &'static str) -> Result<Given, Error> {
 
 /// One thread object.
 struct Thread<'a> {
-    source: Source<'a>,
+    source: &'a Source<'a>,
     member: Member<'a>,
     members: Vec<Member<'a>>,
 }

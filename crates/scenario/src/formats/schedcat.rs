@@ -24,7 +24,7 @@ const SPORADIC: &str = "tasks of SchedCAT are sporadic, their jobs at least a pe
 const SPREAD: &str = "critical sections are spread evenly over a job, as SchedCAT says only how \
                       many there are; readers exclude each other as writers do";
 
-pub(super) fn read(source: Source<'_>) -> Result<TaskSet, Error> {
+pub(super) fn read(source: &Source<'_>) -> Result<TaskSet, Error> {
     let document = xml::parse(source)?;
     let root = Element::root(source, &document);
     let mut asides = Asides::default();

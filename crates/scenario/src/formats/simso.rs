@@ -50,7 +50,7 @@ const MODELS: [(&str, &[&str]); 4] = [
     ("preemption_cost", &["0"]),
 ];
 
-pub(super) fn read(source: Source<'_>) -> Result<TaskSet, Error> {
+pub(super) fn read(source: &Source<'_>) -> Result<TaskSet, Error> {
     let document = xml::parse(source)?;
     let root = Element::root(source, &document);
     if root.name() != "simulation" {
@@ -127,7 +127,7 @@ fn of_the_run(
 /// Tasks that are checked, and the names that they ask for, each with its place.
 type Tasks = (TaskSet, Vec<(usize, String)>);
 
-fn tasks(source: Source<'_>, list: Element<'_, '_>, mut asides: Asides) -> Result<Tasks, Error> {
+fn tasks(source: &Source<'_>, list: Element<'_, '_>, mut asides: Asides) -> Result<Tasks, Error> {
     let elements = list.elements(&["field", "task"])?;
     let fields: Vec<&str> = elements
         .iter()
@@ -165,7 +165,7 @@ fn tasks(source: Source<'_>, list: Element<'_, '_>, mut asides: Asides) -> Resul
 }
 
 /// Whether the jobs are sporadic; other types are refused.
-fn is_sporadic(source: Source<'_>, element: Element<'_, '_>) -> Result<bool, Error> {
+fn is_sporadic(source: &Source<'_>, element: Element<'_, '_>) -> Result<bool, Error> {
     let refused = |at: usize| {
         let message = "jobs of an aperiodic task are made by another task, which a task set cannot \
                        say; give it task_type=\"Periodic\" or \"Sporadic\"";
@@ -187,7 +187,7 @@ fn is_sporadic(source: Source<'_>, element: Element<'_, '_>) -> Result<bool, Err
     }
 }
 
-fn draft(source: Source<'_>, element: Element<'_, '_>, cut: &mut u32) -> Result<Draft, Error> {
+fn draft(source: &Source<'_>, element: Element<'_, '_>, cut: &mut u32) -> Result<Draft, Error> {
     if let Some(next) = element.attribute("followed_by") {
         let message = format!(
             "followed_by {} chains tasks, which a task set cannot say; drop it",

@@ -30,7 +30,7 @@ pub(crate) struct Draft {
 
 impl Draft {
     /// The task, if 0 < C <= D <= T.
-    pub(crate) fn task(&self, source: Source<'_>, id: u32) -> Result<Vcpu, Error> {
+    pub(crate) fn task(&self, source: &Source<'_>, id: u32) -> Result<Vcpu, Error> {
         let Self { cost, period, deadline, .. } = self;
         let error = |given: &Given, message: String| Err(source.error(given.at, message));
         for given in [Some(cost), Some(period), deadline.as_ref()].into_iter().flatten() {

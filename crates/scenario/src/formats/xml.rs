@@ -6,7 +6,7 @@ use crate::error::{Error, Location, Source, did_you_mean, quoted};
 use roxmltree::{Document, Node};
 
 /// The document that a text holds. Document types are refused, and with them entities that grow.
-pub(super) fn parse(source: Source<'_>) -> Result<Document<'_>, Error> {
+pub(super) fn parse<'a>(source: &Source<'a>) -> Result<Document<'a>, Error> {
     let text = source.text.trim_start_matches('\u{feff}');
     Document::parse(text).map_err(|error| {
         let at = error.pos();
@@ -32,7 +32,7 @@ pub(super) fn head_comments(document: &Document<'_>) -> Vec<String> {
 /// An element in its place.
 #[derive(Clone, Copy)]
 pub(super) struct Element<'a, 'd> {
-    source: Source<'d>,
+    source: &'d Source<'d>,
     node: Node<'a, 'd>,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Attribute<'a> {
 }
 
 impl<'a, 'd> Element<'a, 'd> {
-    pub(super) fn root(source: Source<'d>, document: &'a Document<'d>) -> Self {
+    pub(super) fn root(source: &'d Source<'d>, document: &'a Document<'d>) -> Self {
         Self { source, node: document.root_element() }
     }
     pub(super) fn name(&self) -> &'a str {

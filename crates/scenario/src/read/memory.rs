@@ -50,9 +50,9 @@ pub(super) fn profile(field: &Field<'_>) -> Result<Profile, Error> {
 /// The memory use that a data file describes.
 pub(crate) fn model((name, text): &File) -> Result<Profile, Error> {
     let file = format!("workloads/{name}.toml");
-    let source = Source { file: &file, text };
-    let document = super::document(source)?;
-    read(&Table::new(source, document.get_ref(), 0, &keys::MEMORY)?)
+    let source = Source::new(&file, text);
+    let document = super::document(&source)?;
+    read(&Table::new(&source, document.get_ref(), 0, &keys::MEMORY)?)
 }
 
 fn named(field: &Field<'_>) -> Result<Profile, Error> {
@@ -74,9 +74,9 @@ fn from_file(field: &Field<'_>, file: &str) -> Result<Profile, Error> {
     let path = field.folder().join(file);
     let text = read_text(&path).map_err(|error| field.error(error.to_string()))?;
     let name = path.display().to_string();
-    let source = Source { file: &name, text: &text };
-    let document = super::document(source)?;
-    let table = Table::new(source, document.get_ref(), 0, &keys::MEMORY)?;
+    let source = Source::new(&name, &text);
+    let document = super::document(&source)?;
+    let table = Table::new(&source, document.get_ref(), 0, &keys::MEMORY)?;
     let phases = table.get("phases").map(|_| table.tables("phases", &keys::PHASE)).transpose()?;
     let tables = phases.iter().flatten().chain([&table]);
     // One file may not name another: a circle of them would never be read to its end.

@@ -26,9 +26,9 @@ pub(super) fn pace(field: &Field<'_>, platform: &Platform) -> Result<Pace, Error
 /// The paces in a data file, each beside the platform for which it is.
 pub(crate) fn paces((name, text): &File) -> Result<Vec<(Platform, Pace)>, Error> {
     let file = format!("paces/{name}.toml");
-    let source = Source { file: &file, text };
-    let document = super::document(source)?;
-    let table = Table::new(source, document.get_ref(), 0, &keys::PACES)?;
+    let source = Source::new(&file, text);
+    let document = super::document(&source)?;
+    let table = Table::new(&source, document.get_ref(), 0, &keys::PACES)?;
     let one = |field: &Field<'_>| {
         let preset = PLATFORMS.iter().find(|(known, _)| *known == field.key);
         let preset = preset.ok_or_else(|| field.key_error("no platform is known by this name"))?;

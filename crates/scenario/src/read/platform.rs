@@ -42,9 +42,9 @@ pub(crate) fn platform(root: &Table<'_>, places: &mut Places) -> Result<Platform
 /// The platform that a data file describes.
 pub(crate) fn preset((name, text): &File) -> Result<Platform, Error> {
     let file = format!("platforms/{name}.toml");
-    let source = Source { file: &file, text };
-    let document = super::document(source)?;
-    let platform = read(&Table::new(source, document.get_ref(), 0, &keys::PLATFORM)?)?;
+    let source = Source::new(&file, text);
+    let document = super::document(&source)?;
+    let platform = read(&Table::new(&source, document.get_ref(), 0, &keys::PLATFORM)?)?;
     Ok(Platform { preset: Some(name), ..platform })
 }
 

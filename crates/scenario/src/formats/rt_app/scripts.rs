@@ -34,7 +34,7 @@ pub struct Scripted {
 }
 
 /// Reads a file whose threads do more than a task set can say; `None` where they do not.
-pub(in crate::formats) fn read(source: Source<'_>) -> Result<Option<Scripted>, Error> {
+pub(in crate::formats) fn read(source: &Source<'_>) -> Result<Option<Scripted>, Error> {
     let value = super::json::parse(source)?;
     let mut asides = Asides::default();
     let file = File::of(super::Node::new(source, &value), &mut asides)?;
@@ -75,7 +75,7 @@ impl<'a> Task<'a> {
 
 /// All tasks on their way to scripts.
 struct Reader<'r, 'a> {
-    source: Source<'a>,
+    source: &'a Source<'a>,
     tasks: &'r [Task<'a>],
     asides: Asides,
     scripts: Scripts,
@@ -95,7 +95,7 @@ struct Reader<'r, 'a> {
 }
 
 impl<'r, 'a> Reader<'r, 'a> {
-    fn new(source: Source<'a>, tasks: &'r [Task<'a>], asides: Asides) -> Self {
+    fn new(source: &'a Source<'a>, tasks: &'r [Task<'a>], asides: Asides) -> Self {
         let members = tasks.iter().flat_map(|task| &task.phases).flat_map(|it| &it.members);
         let resumes = members.filter(|member| member.key.starts_with("resume"));
         Self {
