@@ -7,6 +7,7 @@ use maracas_core::{
     Arrival, CoreId, Cost, Duration, Event, Instant, MAX_CORES, Plan, Program, System, Vcpu,
     VcpuId, Workload,
 };
+use maracas_scenario::Scenario;
 use maracas_sim::{Options, run};
 
 /// Where the compiler does not optimize, a tenth of them takes as long.
@@ -99,4 +100,39 @@ fn a_core_too_many_is_refused_in_one_line() {
         let says = format!("vcpu{VCPUS} demands core1024, but the cores are core0 to core1023");
         assert_eq!((*vcpu, &why.reason), (VcpuId(VCPUS), &says), "{name}");
     }
+}
+
+/// `count` programs as a file has them.
+fn file(count: u32) -> String {
+    let mut text = "version = 1\n[platform]\ncores = 1024\n".to_string();
+    for id in 0..count {
+        text += &format!(
+            "[[program]]\nname = \"p{id}\"\ncommand = [\"true\"]\nbudget = \"1ms\"\n\
+             period = \"{}ms\"\nworkload = {{ kind = \"periodic\", cost = \"1ms\" }}\n",
+            100 + id % 300
+        );
+    }
+    text
+}
+
+/// Lines were counted from the file's start for each VCPU once, and programs looked through for each:
+/// ten times as many took a hundred times as long.
+#[test]
+fn a_file_is_read_in_time_linear_in_its_programs() {
+    let [few, many] = [VCPUS / 50, VCPUS / 5].map(file);
+    let read = |text: &str| {
+        let begun = std::time::Instant::now();
+        let scenario = Scenario::parse(text, "many.toml").unwrap_or_else(|why| panic!("{why}"));
+        (begun.elapsed(), scenario.programs.len())
+    };
+    // By turns, so that a busy host delays both alike.
+    let mut ratios: Vec<f64> = (0..5)
+        .map(|_| {
+            let ((short, one), (long, ten)) = (read(&few), read(&many));
+            assert_eq!(ten, 10 * one);
+            long.as_secs_f64() / short.as_secs_f64()
+        })
+        .collect();
+    ratios.sort_by(f64::total_cmp);
+    assert!(ratios[2] < 30.0, "ten times as many programs take {ratios:.1?} times as long");
 }

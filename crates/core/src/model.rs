@@ -240,6 +240,11 @@ impl System {
         self.cores.iter_mut().zip(by_core).for_each(|(core, class)| core.class = class);
         self
     }
+    /// The VCPU of that number, if it is known before the start.
+    pub fn vcpu(&self, id: VcpuId) -> Option<&Vcpu> {
+        let at = self.vcpus.binary_search_by_key(&id, |vcpu| vcpu.id).ok()?;
+        self.vcpus.get(at)
+    }
     /// The number after those of its VCPUs.
     pub fn next_vcpu(&self) -> VcpuId {
         VcpuId(self.vcpus.iter().map(|vcpu| vcpu.id.0 + 1).max().unwrap_or(0))

@@ -316,7 +316,7 @@ impl Case {
 
     /// Whether a VCPU is there from the start.
     pub fn is_at_start(&self, vcpu: VcpuId) -> bool {
-        self.start.vcpus.iter().any(|first| first.id == vcpu)
+        self.start.vcpu(vcpu).is_some()
     }
 
     /// What was assumed where the file is silent, and what the file asks for that the policy or

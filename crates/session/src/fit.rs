@@ -90,7 +90,7 @@ impl Tries<'_> {
             for one in short {
                 let budget = rounded_up(case.in_nanos(one.needs));
                 let name = case.name(one.vcpu);
-                let vcpu = case.start.vcpus.iter().find(|vcpu| vcpu.id == one.vcpu);
+                let vcpu = case.start.vcpu(one.vcpu);
                 let deadline = vcpu.map(|vcpu| case.in_nanos(vcpu.reservation.deadline));
                 if deadline.is_none_or(|deadline| budget > deadline) {
                     let deadline = deadline.unwrap_or_default();
@@ -186,7 +186,7 @@ fn binds(case: &Case, one: &Judged) -> String {
 }
 
 fn changed(case: &Case, vcpu: VcpuId, old: Duration) -> String {
-    let found = case.start.vcpus.iter().find(|it| it.id == vcpu);
+    let found = case.start.vcpu(vcpu);
     let new = found.map_or(old, |it| case.in_nanos(it.reservation.budget));
     format!("{}: raise budget from {old} to {new}", case.name(vcpu))
 }

@@ -105,7 +105,7 @@ impl Drawing<'_> {
     }
 
     fn spec(&self, vcpu: VcpuId) -> Option<&Vcpu> {
-        self.case.start.vcpus.iter().find(|spec| spec.id == vcpu)
+        self.case.start.vcpu(vcpu)
     }
 
     /// C, T and, where it is another, D.

@@ -114,8 +114,7 @@ pub fn text(case: &Case, verdict: &Verdict) -> String {
 /// Names of the VCPUs that arrive after the start.
 fn later(case: &Case) -> Vec<String> {
     let ids = case.system.vcpus.iter().map(|vcpu| vcpu.id);
-    let there = |id: &VcpuId| case.start.vcpus.iter().any(|vcpu| vcpu.id == *id);
-    ids.filter(|id| !there(id)).map(|id| case.name(id)).collect()
+    ids.filter(|id| case.start.vcpu(*id).is_none()).map(|id| case.name(id)).collect()
 }
 
 /// Names of the VCPUs without a reservation that are there at the start.
@@ -135,7 +134,7 @@ fn core_text(case: &Case, core: &CoreVerdict, indent: &str) -> String {
         return text + " empty\n";
     }
     for &vcpu in &core.vcpus {
-        text += &match case.start.vcpus.iter().find(|spec| spec.id == vcpu) {
+        text += &match case.start.vcpu(vcpu) {
             Some(spec) => format!(" {} ({})", case.name(vcpu), promise(case, spec, core.core)),
             None => format!(" {}", case.name(vcpu)),
         };

@@ -121,7 +121,7 @@ pub fn judge(
             placed && is_proven(system, entry, again, home) && admitted(again, one.vcpu, &homes)
         };
         let fits = again.as_ref().map_or(verdict.accepted(), fits);
-        let vcpu = system.vcpus.iter().find(|vcpu| vcpu.id == one.vcpu);
+        let vcpu = system.vcpu(one.vcpu);
         let by_requests = memory.dram.model == DramModel::Requests;
         let unbounded = by_requests.then_some(BY_REQUESTS);
         one.answer = match unbounded.or_else(|| unknown(vcpu, one, &homes, programs, verdict)) {

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::keys;
 use crate::scenario::{Command, Output, Platform, ProgramSpec, Run, VcpuSpec};
 use maracas_core::memory::Profile;
-use maracas_core::{Arrival, Duration, Instant, Pace, VcpuId};
+use maracas_core::{Arrival, Duration, Instant, Pace, VcpuId, Workload};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -31,20 +31,43 @@ pub(super) fn programs(
         .iter()
         .map(|table| program(table, names, vcpus, (run, platform)))
         .collect::<Result<Vec<_>, _>>()?;
-    for spec in vcpus.iter_mut() {
-        let id = spec.vcpu.id;
-        let mine = || programs.iter().filter(|program| program.vcpu == id);
-        let models = || mine().filter_map(|program| program.workload);
+    let mut on: Vec<Workloads> = vec![Workloads::default(); vcpus.len()];
+    for program in &programs {
+        on[program.vcpu.0 as usize].add(program.workload);
+    }
+    for (spec, on) in vcpus.iter_mut().zip(on) {
         let has_jobs = spec.vcpu.arrival != Arrival::None;
-        if models().any(|model| model.has_jobs()) {
+        if on.have_jobs {
             if !has_jobs {
                 spec.vcpu.arrival = Arrival::Periodic { offset: Duration::ZERO };
             }
-        } else if has_jobs && mine().next().is_some() && mine().all(|it| it.workload.is_some()) {
+        } else if has_jobs && on.given > 0 && on.unknown == 0 {
             return Err(no_job_ends(root, spec));
         }
     }
     Ok(programs)
+}
+
+/// What is known of the workloads on a VCPU.
+#[derive(Clone, Copy, Default)]
+struct Workloads {
+    /// How many are given, and how many programs say nothing of theirs.
+    given: usize,
+    unknown: usize,
+    /// Whether one has jobs.
+    have_jobs: bool,
+}
+
+impl Workloads {
+    fn add(&mut self, workload: Option<Workload>) {
+        match workload {
+            Some(workload) => {
+                self.given += 1;
+                self.have_jobs |= workload.has_jobs();
+            }
+            None => self.unknown += 1,
+        }
+    }
 }
 
 fn no_job_ends(root: &Table<'_>, spec: &VcpuSpec) -> Error {

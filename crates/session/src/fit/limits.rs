@@ -91,7 +91,7 @@ fn bytes_per_s(case: &Case, core: CoreId) -> u64 {
     let vcpus = there.flat_map(|it| &it.vcpus);
     let of = |vcpu| {
         let reads = case.jobs.iter().find(|one| one.vcpu == vcpu)?.reads;
-        let vcpu = case.start.vcpus.iter().find(|it| it.id == vcpu)?;
+        let vcpu = case.start.vcpu(vcpu)?;
         let period = case.in_nanos(vcpu.reservation.period).ticks().max(1);
         let bytes = u128::from(reads) * u128::from(LINE_BYTES) * 1_000_000_000;
         u64::try_from(bytes.div_ceil(u128::from(period))).ok()
