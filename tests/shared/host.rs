@@ -213,7 +213,8 @@ impl Thief {
                     std::hint::spin_loop();
                 }
                 round += period;
-                thread::sleep(round.saturating_duration_since(Instant::now()));
+                // Until then, or until it is over.
+                thread::park_timeout(round.saturating_duration_since(Instant::now()));
             }
         });
         is_ready.recv().expect("it lives").expect("a thread may be raised");
@@ -225,6 +226,7 @@ impl Drop for Thief {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
             let _ = thread.join();
         }
     }

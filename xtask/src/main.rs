@@ -205,11 +205,13 @@ fn program(command: &mut Command) -> Result<(), String> {
     let args = command.get_args().take(40).map(|arg| arg.to_string_lossy());
     let line = [name].into_iter().chain(args).collect::<Vec<_>>().join(" ");
     println!("+ {line}");
+    let begun = std::time::Instant::now();
     let status = command
         .current_dir(root())
         .env("RUSTDOCFLAGS", "--deny warnings")
         .env(skips::VARIABLE, skips::file(&root()))
         .status()
         .map_err(|error| format!("`{line}` does not start: {error}"))?;
+    println!("+ {} s", begun.elapsed().as_secs());
     if status.success() { Ok(()) } else { Err(format!("`{line}` failed")) }
 }
