@@ -115,8 +115,8 @@ fn file(count: u32) -> String {
     text
 }
 
-/// Lines were counted from the file's start for each VCPU once, and programs looked through for each:
-/// ten times as many took a hundred times as long.
+/// Where lines are counted from the file's start for each VCPU, or programs are looked through for
+/// each, ten times as many take a hundred times as long.
 #[test]
 fn a_file_is_read_in_time_linear_in_its_programs() {
     let [few, many] = [VCPUS / 50, VCPUS / 5].map(file);
