@@ -39,7 +39,7 @@ const WITH_WAITING: (u64, u64) = (1, 2);
 const SOON: u64 = 32;
 
 /// One core's slot.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Slot {
     side: Class,
     owner: Option<VcpuId>,
@@ -80,7 +80,7 @@ struct Candidate {
 
 impl Candidate {
     /// What a vector says of where it is and of `to`: the first less the second.
-    fn over(vector: [i64; MOST_CLASSES], from: Option<Class>, to: Option<Class>) -> i64 {
+    fn over(vector: &[i64; MOST_CLASSES], from: Option<Class>, to: Option<Class>) -> i64 {
         let at = |side: Option<Class>| side.map_or(0, |side| vector[side]);
         at(from) - at(to)
     }
@@ -306,19 +306,23 @@ impl Slots {
         self.settle_guests(threads, now);
         // Each exchange lowers the sum of leads where threads sit by the threshold at least, so
         // this ends; as many as there are pairs at once are more than any real case needs.
+        let mut candidates = self.candidates(threads);
+        let mut pairs = self.exchanges(&candidates);
         for _ in 0..threads.len().pow(2) {
-            let candidates = self.candidates(threads);
-            let Some(best) = self.exchanges(&candidates).max_by_key(|it| it.excess) else { break };
-            if best.excess < 0 {
-                break;
-            }
-            self.exchange(candidates[best.pair.0], candidates[best.pair.1]);
+            let best = pairs.iter().max_by_key(|it| it.excess).filter(|best| best.excess >= 0);
+            let Some(&Exchange { pair: (one, other), .. }) = best else { break };
+            self.exchange(candidates[one], candidates[other]);
+            candidates = self.candidates(threads);
+            pairs = self.exchanges(&candidates);
         }
         // A thread that lost its slot to one that may sit nowhere else may take another that is
         // idle.
-        self.fill(threads, now);
-        let candidates = self.candidates(threads);
-        let next = self.exchanges(&candidates).filter(|it| it.rate > 0).map(|it| {
+        let before = self.slots.clone();
+        if self.fill(threads, now) || self.slots != before {
+            candidates = self.candidates(threads);
+            pairs = self.exchanges(&candidates);
+        }
+        let next = pairs.iter().filter(|it| it.rate > 0).map(|it| {
             Duration::from_ticks(it.excess.unsigned_abs().div_ceil(it.rate.unsigned_abs()))
         });
         // Rates are of the present: budgets and sleepers change them within a round.
@@ -346,29 +350,28 @@ impl Slots {
     }
 
     /// All pairs of which the first runs, and which may change places.
-    fn exchanges<'a>(&'a self, candidates: &'a [Candidate]) -> impl Iterator<Item = Exchange> + 'a {
+    fn exchanges(&self, candidates: &[Candidate]) -> Vec<Exchange> {
         let part = |(n, d): (u64, u64)| fine(self.round) / d as i64 * n as i64;
         let (far, waiting) = (part(BETWEEN_CLASSES), part(WITH_WAITING));
         let turn = self.swaps.wrapping_mul(GOLDEN) >> 56;
         let classes = far + far / 256 * turn as i64;
-        let pairs = (0..candidates.len()).flat_map(move |i| {
-            (0..candidates.len()).map(move |j| (i, j, &candidates[i], &candidates[j]))
-        });
-        let apart = |&(i, j, a, b): &(usize, usize, &Candidate, &Candidate)| {
-            let once = b.side.is_none() || i < j;
-            once && a.side.is_some() && a.side != b.side
-        };
-        pairs
-            .filter(apart)
-            .filter(move |(_, _, a, b)| a.may_replace(b, far) && b.may_replace(a, far))
-            .map(move |(i, j, a, b)| {
-                let gain = |of: fn(&Candidate) -> [i64; MOST_CLASSES]| {
+        let mut pairs = Vec::new();
+        for (i, a) in candidates.iter().enumerate().filter(|(_, a)| a.side.is_some()) {
+            for (j, b) in candidates.iter().enumerate() {
+                let once = b.side.is_none() || i < j;
+                let apart = once && a.side != b.side;
+                if !apart || !a.may_replace(b, far) || !b.may_replace(a, far) {
+                    continue;
+                }
+                let gain = |of: fn(&Candidate) -> &[i64; MOST_CLASSES]| {
                     Candidate::over(of(a), a.side, b.side) + Candidate::over(of(b), b.side, a.side)
                 };
                 let threshold = if b.side.is_some() { classes } else { waiting };
-                let excess = gain(|it| it.lead) - threshold.max(1);
-                Exchange { pair: (i, j), excess, rate: gain(|it| it.rate) }
-            })
+                let excess = gain(|it| &it.lead) - threshold.max(1);
+                pairs.push(Exchange { pair: (i, j), excess, rate: gain(|it| &it.rate) });
+            }
+        }
+        pairs
     }
 
     fn candidates(&self, threads: &Threads) -> Vec<Candidate> {
@@ -389,7 +392,8 @@ impl Slots {
             let share = classes.map(|side| thread.account.share(side));
             let rate = classes.map(|k| {
                 let claim = if thread.runnable() { u128::from(share[k]) } else { 0 };
-                let due = (busy[k] << LEAD_BITS) * claim / claimed[k];
+                // A division is dear, and most classes have no thread.
+                let due = if claim == 0 { 0 } else { (busy[k] << LEAD_BITS) * claim / claimed[k] };
                 i64::from(runs_on == Some(k)) * (1 << LEAD_BITS) - due as i64
             });
             let lead = classes.map(|side| thread.account.lead(side));
