@@ -248,10 +248,12 @@ impl Run {
     pub(crate) fn socket(&self) -> PathBuf {
         let path = self.host.socket();
         let there = until(Duration::from_secs(20), || path.exists());
-        // A refusal is an answer, on standard output.
-        let said = || self.said() + &fs::read_to_string(&self.out).unwrap_or_default();
-        assert!(there.is_some(), "no {}; {}", path.display(), said());
+        assert!(there.is_some(), "no {}; {}{}", path.display(), self.said(), self.printed());
         path
+    }
+    /// What it printed on standard output: its report, or a refusal.
+    pub(crate) fn printed(&self) -> String {
+        fs::read_to_string(&self.out).unwrap_or_default()
     }
     /// Waits until this long after the start.
     pub(crate) fn at(&self, age: Duration) {
