@@ -212,6 +212,6 @@ fn program(command: &mut Command) -> Result<(), String> {
         .env(skips::VARIABLE, skips::file(&root()))
         .status()
         .map_err(|error| format!("`{line}` does not start: {error}"))?;
-    println!("+ {} s", begun.elapsed().as_secs());
+    println!("+ took {} s", begun.elapsed().as_secs());
     if status.success() { Ok(()) } else { Err(format!("`{line}` failed")) }
 }

@@ -153,6 +153,8 @@ const SCENARIOS: [&str; 3] = ["reservations.toml", "migrations.toml", "workers.t
 struct Dice {
     state: u64,
     latest: Duration,
+    /// Runs that were refused so far.
+    refused: usize,
 }
 
 impl Dice {
@@ -164,7 +166,7 @@ impl Dice {
         stage.start(&[SCENARIOS[0], "--json", "--duration", "60s"], &[]).socket();
         let latest = LATEST.max(begun.elapsed() * 3);
         eprintln!("kills within {latest:?}");
-        Self { state: (seed << 8 | test) + 1, latest }
+        Self { state: (seed << 8 | test) + 1, latest, refused: 0 }
     }
     fn below(&mut self, bound: Duration) -> Duration {
         self.state ^= self.state << 13;
@@ -188,15 +190,14 @@ fn enter(rounds: usize) -> Option<Stage> {
     Some(stage)
 }
 
-/// How often a run may be refused before one that is to be killed begins. Each run measures what
-/// agents cost, and a host that takes a core away meanwhile makes that dear: fifty runs of what was
-/// admitted at first meet such an instant now and then.
+/// How many runs of a test may be refused before they are killed. Each run measures what agents
+/// cost, and a host that takes a core away meanwhile makes that dear: of up to fifty runs of what
+/// was admitted at first some meet such an instant. Where more are refused, admission is at fault.
 const REFUSALS: usize = 3;
 
 /// A run that is as old as `when`; the scenarios take turns, whichever third is killed early. Where
 /// another's run has the cores, it is waited for.
-fn run_until(stage: &Stage, round: usize, duration: &str, when: Duration) -> Run {
-    let mut refused = 0;
+fn run_until(stage: &Stage, dice: &mut Dice, round: usize, duration: &str, when: Duration) -> Run {
     loop {
         let file = SCENARIOS[(round + round / 3) % SCENARIOS.len()];
         let mut run = stage.start(&[file, "--json", "--duration", duration], &[]);
@@ -206,9 +207,9 @@ fn run_until(stage: &Stage, round: usize, duration: &str, when: Duration) -> Run
         }
         let printed = run.printed();
         if printed.contains("\"verdict\": \"refused\"") {
-            refused += 1;
-            assert!(refused <= REFUSALS, "{file} is refused {refused} times: {printed}");
-            eprintln!("round {round}: {file} is refused, as agents are dear now; once more");
+            dice.refused += 1;
+            assert!(dice.refused <= REFUSALS, "{} runs are refused: {printed}", dice.refused);
+            eprintln!("round {round}: {file} is refused: {printed}\nonce more");
             continue;
         }
         assert!(run.said().contains("is managed by"), "{}{printed}", run.said());
@@ -273,7 +274,7 @@ fn a_killed_runtime_leaves_nothing() {
         let (mut dice, mut tally) = (Dice::new(&stage, 1), Tally::default());
         for round in 0..rounds {
             let when = dice.instant(round);
-            let mut run = run_until(&stage, round, "60s", when);
+            let mut run = run_until(&stage, &mut dice, round, "60s", when);
             // A guardian may be done before a look at all processes is, and may come during one.
             let stood = run.host.guardian();
             run.kill();
@@ -320,7 +321,8 @@ fn a_killed_guardian_is_replaced_and_the_run_ends_in_order() {
         for round in 0..rounds {
             // It goes on after the latest kill, so that another guardian is seen though it is late.
             let duration = format!("{}ms", dice.latest.as_millis() + 3 * most as u128);
-            let mut run = run_until(&stage, round, &duration, dice.instant(round));
+            let when = dice.instant(round);
+            let mut run = run_until(&stage, &mut dice, round, &duration, when);
             // A look at all processes would keep a slow core busy while the run measures its costs.
             let mut stood = None;
             until(PATIENCE, || {
@@ -332,7 +334,8 @@ fn a_killed_guardian_is_replaced_and_the_run_ends_in_order() {
             if !round.is_multiple_of(2) {
                 run.socket();
             }
-            let guardian = stood.unwrap_or_else(|| panic!("no guardian; {}", run.said()));
+            let guardian =
+                stood.unwrap_or_else(|| panic!("no guardian; {}{}", run.said(), run.printed()));
             // An ordinary thread waits for its turn beside a busy run, and would see it late.
             let above = Above::all().expect("the right to SCHED_FIFO, as a run has");
             kill(guardian.pid);
@@ -373,7 +376,7 @@ fn after_runtime_and_guardian_are_killed_clean_leaves_nothing() {
         let (mut dice, mut tally) = (Dice::new(&stage, 3), Tally::default());
         for round in 0..rounds {
             let when = dice.instant(round);
-            let mut run = run_until(&stage, round, "60s", when);
+            let mut run = run_until(&stage, &mut dice, round, "60s", when);
             // The guardian first, every second time; a new one that the runtime starts goes too.
             let guardian = run.host.guardian().map(|guardian| guardian.pid);
             let first = round.is_multiple_of(2);

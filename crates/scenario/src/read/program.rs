@@ -41,7 +41,7 @@ pub(super) fn programs(
             if !has_jobs {
                 spec.vcpu.arrival = Arrival::Periodic { offset: Duration::ZERO };
             }
-        } else if has_jobs && on.given > 0 && on.unknown == 0 {
+        } else if has_jobs && on.given && !on.unknown {
             return Err(no_job_ends(root, spec));
         }
     }
@@ -51,9 +51,10 @@ pub(super) fn programs(
 /// What is known of the workloads on a VCPU.
 #[derive(Clone, Copy, Default)]
 struct Workloads {
-    /// How many are given, and how many programs say nothing of theirs.
-    given: usize,
-    unknown: usize,
+    /// Whether one is given.
+    given: bool,
+    /// Whether a program says nothing of its own.
+    unknown: bool,
     /// Whether one has jobs.
     have_jobs: bool,
 }
@@ -62,10 +63,10 @@ impl Workloads {
     fn add(&mut self, workload: Option<Workload>) {
         match workload {
             Some(workload) => {
-                self.given += 1;
+                self.given = true;
                 self.have_jobs |= workload.has_jobs();
             }
-            None => self.unknown += 1,
+            None => self.unknown = true,
         }
     }
 }
