@@ -229,11 +229,15 @@ def test_scenarios_are_checked_for_this_host(command: Command, tmp_path: Path) -
     file.write_text(TOO_MUCH.replace("6ms", "3ms"))
     verdict = maracas.check(maracas.Scenario.read(file), machine="live")
     theirs = json.loads(command("check", file, "--machine", "live", "--json").stdout)
-    # The figures of this host are measured anew each time.
+    # The figures of this host are measured anew each time, and a note on budgets that end late is
+    # there only where they say so.
     for key in ("machine", "verdict", "refused", "cores", "suggestions"):
         assert verdict.numbers[key] == theirs[key]
     assert verdict.numbers["machine"] == "live"
-    assert len(verdict.notes) == len(theirs["notes"])
+    assert verdict.notes == verdict.numbers["notes"]
+    for notes in (verdict.notes, theirs["notes"]):
+        assert notes[0].startswith("agents will take")
+        assert all("this host ends a budget" in note for note in notes[1:])
     file.write_text(TOO_MUCH.replace("/bin/true", "/bin/not-there"))
     with pytest.raises(maracas.Error, match="not-there"):
         maracas.check(maracas.Scenario.read(file), machine="live")
