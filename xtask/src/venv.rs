@@ -29,13 +29,19 @@ pub(crate) fn prepare(folder: &Path, libraries: &[String]) -> Result<PathBuf, &'
         return Err("Python 3.10 or later with its venv module");
     }
     eprintln!("+ pip install {}", libraries.join(" "));
+    // What nothing imports is not compiled, and the rest on all cores.
     let pip = Command::new(&python)
-        .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
+        .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"])
         .args(libraries)
         .status();
     if !pip.is_ok_and(|status| status.success()) {
         return Err("a network, for Python's libraries");
     }
+    // Some libraries have files for other versions of Python, on which it ends badly.
+    let _ = Command::new(&python)
+        .args(["-m", "compileall", "-qq", "-j", "0", "-x", "/tests?/"])
+        .arg(folder.join("lib"))
+        .status();
     fs::write(&installed, wanted).map_err(|_| "room for Python's libraries")?;
     Ok(python)
 }

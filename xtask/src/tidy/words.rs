@@ -39,11 +39,12 @@ const RETIRED: &[(&str, &str)] = &[
     ("hea|rd", "received, learnt, reported"),
 ];
 
-/// The words of a text, those of identifiers included: `ServiceRequest` has two.
+/// The words of a text, with what joins their parts on both sides: `ServiceRequest` is
+/// `_service_request_`.
 fn words(text: &str) -> impl Iterator<Item = String> + '_ {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|it| !it.is_empty()).map(
         |word| {
-            let mut snake = String::new();
+            let mut snake = String::from("_");
             let mut before = '_';
             for c in word.chars() {
                 if c.is_ascii_uppercase() && before.is_ascii_lowercase() {
@@ -52,20 +53,26 @@ fn words(text: &str) -> impl Iterator<Item = String> + '_ {
                 snake.push(c.to_ascii_lowercase());
                 before = c;
             }
+            snake.push('_');
             snake
         },
     )
 }
 
-/// Whether `word` is `retired`, has it as a part, or is its plural.
-fn has(word: &str, retired: &str) -> bool {
-    let padded = format!("_{word}_");
-    padded.contains(&format!("_{retired}_")) || padded.contains(&format!("_{retired}s_"))
+/// A retired word and its plural as parts of what [`words`] returns.
+fn parts(retired: &str) -> [String; 2] {
+    [format!("_{retired}_"), format!("_{retired}s_")]
+}
+
+/// Whether `word`, of [`words`], has one of `parts`.
+fn has(word: &str, parts: &[String; 2]) -> bool {
+    parts.iter().any(|part| word.contains(part))
 }
 
 #[test]
 fn retired_words_stay_away() {
-    let retired: Vec<_> = RETIRED.iter().map(|(word, now)| (word.replace('|', ""), now)).collect();
+    let retired: Vec<_> =
+        RETIRED.iter().map(|(word, now)| (parts(&word.replace('|', "")), now)).collect();
     // The user of that name, in quotes.
     let user = ["\"", "`"].map(|quote| format!("{quote}nob{}", "ody"));
     let mut texts = sources();
@@ -78,10 +85,10 @@ fn retired_words_stay_away() {
         for (i, line) in text.lines().enumerate() {
             let line = line.replace(&user[0], "").replace(&user[1], "");
             for word in words(&line) {
-                let found = retired.iter().find(|(retired, _)| has(&word, retired));
-                if let Some((retired, now)) = found {
-                    let at = format!("{}:{}", short(&path), i + 1);
-                    problems.push(format!("{at}: `{retired}` is now {now}"));
+                let found = retired.iter().find(|(parts, _)| has(&word, parts));
+                if let Some((parts, now)) = found {
+                    let (at, retired) = (short(&path), parts[0].trim_matches('_'));
+                    problems.push(format!("{at}:{}: `{retired}` is now {now}", i + 1));
                 }
             }
         }
@@ -91,7 +98,7 @@ fn retired_words_stay_away() {
 
 #[test]
 fn retired_words_are_found() {
-    let found = |text: &str, retired: &str| words(text).any(|word| has(&word, retired));
+    let found = |text: &str, retired: &str| words(text).any(|word| has(&word, &parts(retired)));
     assert!(found("fn EndOfFoo()", "foo") && found("no_foos", "foo") && found("A foo.", "foo"));
     assert!(!found("food, a footing", "foo"));
 }
