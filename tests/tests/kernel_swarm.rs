@@ -60,7 +60,6 @@ fn the_swarm_finds_nothing() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "takes 500 systems: --release, as CI runs it")]
 fn every_planted_mistake_is_found() {
     if !can_try() {
         return;

@@ -152,8 +152,6 @@ fn optimized() -> Result<(), String> {
         "interference",
         "instructions",
         "live_cost",
-        // Mistakes planted in the machine whose law the kernel carries out.
-        "kernel_swarm",
         // What `check --suggest` suggests for 300 systems that share memory.
         "suggest",
     ];
