@@ -130,7 +130,7 @@ fn checks() -> Result<(), String> {
 
 /// What runs for minutes of simulated time, in one build: packages that are built alone have other
 /// features of what they depend on, and would compile that again. The Python package is among them
-/// for that reason, so that its wheel finds all but itself compiled.
+/// for that reason: what its module depends on is compiled once.
 fn optimized() -> Result<(), String> {
     // It counts the instructions of a job and of a live decision.
     if !apt::has("valgrind") {
