@@ -123,11 +123,13 @@ fn a_stuck_agent_costs_other_cores_nothing() {
         for name in ["there", "far"] {
             report.task(name).got_its_budget();
         }
-        // The core is its agent's again after the theft of 8 % of the run.
+        // The core is its agent's again after the theft of 8 % of the run. What the hypervisor took
+        // may be missing from a budget, and never adds to one.
         for (name, part) in [("here", 0.3), ("beside", 0.1)] {
-            let had = report.task(name).ns("foreground_ns") / (part * 5e9 * report.left(0));
-            eprintln!("{name} had {had:.3} of what was promised");
-            assert!((0.8..1.02).contains(&had), "{name} had {had} of what was promised");
+            let (had, promised) = (report.task(name).ns("foreground_ns"), part * 5e9);
+            eprintln!("{name} had {:.3} of what was promised", had / promised);
+            assert!(had > 0.8 * report.left(0) * promised, "{name} had {had} ns of {promised}");
+            assert!(had < 1.02 * promised, "{name} had {had} ns of {promised}");
         }
         let lasted = report.0["duration_ns"].as_f64().unwrap() / 1e9;
         assert!((4.9..6.0).contains(&lasted), "5 s took {lasted} s");
