@@ -335,6 +335,11 @@ fn unsafe_code_stands_where_the_architecture_says() {
         if !UNSAFE.contains(&name.as_str()) && !lib.contains("#![forbid(unsafe_code)]") {
             problems.push(format!("{name}/src/lib.rs does not forbid unsafe code"));
         }
+        // The rooms that may have it in tests alone.
+        let main = fs::read_to_string(room.path().join("src/main.rs"));
+        if main.is_ok_and(|main| !main.contains("#![forbid(unsafe_code)]")) {
+            problems.push(format!("{name}/src/main.rs does not forbid unsafe code"));
+        }
     }
     let mut named: Vec<&str> = named.into_iter().collect();
     named.sort_unstable();

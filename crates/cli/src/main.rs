@@ -8,6 +8,8 @@
 //! input or a missing capability, with one line on standard error. `doctor` has a third answer, 3;
 //! `run` and `sim` end with 4 where a promise was not kept.
 
+#![forbid(unsafe_code)]
+
 mod commands;
 
 use maracas_console::failure::{Answer, Failure, Outcome};

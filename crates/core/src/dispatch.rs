@@ -5,8 +5,10 @@
 //! else it idles.* An entry whose instant is to come ([`Grant::from`](field@Grant::from)) is not
 //! there until then, and one that [lapses](Grant::lapses) no more after its VCPU woke.
 //!
-//! The simulator calls [`next`]. The live machine, which does not see every block and wake at once,
-//! readies all that are [`entitled`]. Traces ask which VCPUs were [`kept_out`].
+//! The simulator calls [`next`], and so does the policy `memguard`, which must know what its own
+//! plan runs. The live machine, which does not see every block and wake at once, readies all that
+//! are [`entitled`]. Traces ask which VCPUs were [`kept_out`]. The scheduler in the kernel has the
+//! law in C (`bpf/law.h`).
 
 use crate::contract::{Grant, Limit, MemoryLimit, Mode, RunQueue};
 use crate::{Duration, Instant, List, VcpuId};

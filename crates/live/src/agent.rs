@@ -10,7 +10,7 @@
 //! letting go ([`Agents::consult`]).
 
 use crate::deciders::Deciders;
-use crate::executor::freeze_thread::FreezeThreads;
+use crate::executor::freeze_thread::FreezeQueue;
 use crate::executor::{Core, lock};
 use crate::guardian::stuck::{NEIGHBOUR_PATIENCE, Neighbours};
 use crate::guardian::{Cause, Ending, Heartbeats};
@@ -43,7 +43,7 @@ pub(crate) struct Agents<'a> {
     /// One wake-up an agent.
     pub(crate) wakeups: Vec<Arc<Wakeup>>,
     /// The freeze thread of each core.
-    freeze_threads: Vec<Arc<FreezeThreads>>,
+    freeze_queues: Vec<Arc<FreezeQueue>>,
     /// Signalled when the mailbox has a request; the first core's agent waits for it.
     pub(crate) mail: &'a Wakeup,
     /// Jobs that are done, of the VCPUs of each core.
@@ -65,8 +65,8 @@ impl<'a> Agents<'a> {
         heartbeats: Option<Heartbeats>,
     ) -> io::Result<Self> {
         let wakeups = cores.iter().map(|core| Arc::clone(&lock(core).exec.wakeup)).collect();
-        let freeze_threads =
-            cores.iter().map(|core| Arc::clone(&lock(core).exec.freeze_threads)).collect();
+        let freeze_queues =
+            cores.iter().map(|core| Arc::clone(&lock(core).exec.freeze_queue)).collect();
         let (mail, done) = (mailbox.wakeup(), &mailbox.jobs.done);
         if let Some(first) = cores.first() {
             lock(first).exec.poll.add(mail.fd(), Token::Mail)?;
@@ -75,17 +75,7 @@ impl<'a> Agents<'a> {
             lock(core).exec.poll.add(done.wakeup.fd(), Token::Done)?;
         }
         let (halt, taken_ns) = (AtomicBool::new(false), AtomicU64::new(0));
-        Ok(Self {
-            cores,
-            deciders,
-            wakeups,
-            freeze_threads,
-            mail,
-            done,
-            heartbeats,
-            halt,
-            taken_ns,
-        })
+        Ok(Self { cores, deciders, wakeups, freeze_queues, mail, done, heartbeats, halt, taken_ns })
     }
 
     /// The life of the agent of `core`.
@@ -150,8 +140,8 @@ impl<'a> Agents<'a> {
                 lasted: std::time::Duration::ZERO,
             });
         }
-        let freeze_threads = &self.freeze_threads[agent];
-        lock(&self.cores[agent]).take_down(|vcpu| freeze_threads.post(&vcpu.freeze_thread, true));
+        let freeze_queue = &self.freeze_queues[agent];
+        lock(&self.cores[agent]).take_down(|vcpu| freeze_queue.post(&vcpu.freezable_group, true));
     }
 
     /// Acts for neighbours that are stuck: stops what runs on their cores.
@@ -162,9 +152,9 @@ impl<'a> Agents<'a> {
             let Some(Ok(mut stuck)) = self.cores.get(agent).map(|it| it.try_lock()) else {
                 continue;
             };
-            let (late, freeze_threads) =
-                (Duration::from_nanos(late.as_nanos() as u64), &self.freeze_threads[own]);
-            stuck.relieve(late, |vcpu| freeze_threads.post(&vcpu.freeze_thread, true));
+            let (late, freeze_queue) =
+                (Duration::from_nanos(late.as_nanos() as u64), &self.freeze_queues[own]);
+            stuck.relieve(late, |vcpu| freeze_queue.post(&vcpu.freezable_group, true));
         }
     }
 
@@ -238,6 +228,6 @@ impl<'a> Agents<'a> {
     pub(crate) fn stop(&self) {
         self.halt.store(true, Ordering::Release);
         self.wakeups.iter().for_each(|wakeup| wakeup.ring());
-        self.cores.iter().for_each(|core| lock(core).exec.freeze_threads.stop());
+        self.cores.iter().for_each(|core| lock(core).exec.freeze_queue.stop());
     }
 }

@@ -14,7 +14,7 @@ use crate::host::wait::{Poll, Token, Wakeup};
 use crate::host::{HardwareCore, sys};
 use crate::sense::{Meter, VcpuEvents};
 use crate::setup::Means;
-use freeze_thread::FreezeThreads;
+use freeze_thread::FreezeQueue;
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
 use maracas_live_core::{Counts, Executor, ManagedCore, Record};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -65,7 +65,7 @@ pub(crate) struct ThisCore {
     /// Wakes its agent.
     pub(crate) wakeup: Arc<Wakeup>,
     /// Freeze and thaw, on a thread of their own.
-    pub(crate) freeze_threads: Arc<FreezeThreads>,
+    pub(crate) freeze_queue: Arc<FreezeQueue>,
     /// Lowers the bandwidth of this core while it is throttled, where its background goes on.
     pub(crate) bandwidth_limiter: Option<Arc<dyn BandwidthLimiter>>,
     switches: Option<Switches>,
@@ -93,7 +93,7 @@ pub(crate) fn open(
         poll.add(switches.fd(), Token::Records)?;
     }
     poll.add(wakeup.fd(), Token::Wakeup)?;
-    let (freeze_threads, frozen) = (Arc::new(FreezeThreads::new(clock.clone())), Arc::default());
+    let (freeze_queue, frozen) = (Arc::new(FreezeQueue::new(clock.clone())), Arc::default());
     let (monitor, counts, bandwidth_limiter) = (None, VcpuEvents::default(), None);
     let exec = ThisCore {
         id,
@@ -101,7 +101,7 @@ pub(crate) fn open(
         clock,
         poll,
         wakeup,
-        freeze_threads,
+        freeze_queue,
         bandwidth_limiter,
         switches,
         monitor,
@@ -143,13 +143,13 @@ impl Executor for ThisCore {
     }
 
     fn freeze(&mut self, handle: &ThisVcpu, frozen: bool) {
-        self.freeze_threads.post(&handle.freeze_thread, frozen);
+        self.freeze_queue.post(&handle.freezable_group, frozen);
     }
     fn clear_stamp(&mut self) {
         self.frozen.store(0, Ordering::Release);
     }
     fn stamp(&mut self) {
-        self.freeze_threads.stamp(&self.frozen);
+        self.freeze_queue.stamp(&self.frozen);
     }
     fn stamped(&self) -> Option<Instant> {
         let frozen = self.frozen.load(Ordering::Acquire);
@@ -161,11 +161,11 @@ impl Executor for ThisCore {
     }
     fn lower_bandwidth(&mut self, lowered: bool) {
         if let Some(bandwidth_limiter) = &self.bandwidth_limiter {
-            self.freeze_threads.bandwidth(bandwidth_limiter, self.id, lowered);
+            self.freeze_queue.bandwidth(bandwidth_limiter, self.id, lowered);
         }
     }
     fn refused_bandwidth(&mut self) -> bool {
-        self.freeze_threads.refused_bandwidth()
+        self.freeze_queue.refused_bandwidth()
     }
 
     fn stolen(&self) -> Option<Duration> {

@@ -424,11 +424,11 @@ fn start_agent<'scope>(
     core: CoreId,
 ) -> Result<[i32; 2], Error> {
     let own = lock(&all_agents.cores[usize::from(core.0)]);
-    let (hardware, freeze_threads) = (own.exec.hardware, Arc::clone(&own.exec.freeze_threads));
+    let (hardware, freeze_queue) = (own.exec.hardware, Arc::clone(&own.exec.freeze_queue));
     drop(own);
     let priority = mailbox.means.fifo.then_some(priority::AGENT);
     let freeze_thread = move || {
-        freeze_threads.live();
+        freeze_queue.run();
         all_agents.took(Duration::from_nanos(clock::thread_ns()));
     };
     let freeze = format!("freeze-{core}");

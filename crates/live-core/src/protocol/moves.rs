@@ -16,7 +16,7 @@ pub(super) enum Label {
     Begins(usize, Operation),
     Does(usize, Operation, Step),
     NotEmpty(usize),
-    FreezeThreads(usize, bool),
+    Freeze(usize, bool),
     Forks(usize),
     ThreadEnds(usize),
     GuardianSees,
@@ -39,10 +39,10 @@ impl fmt::Display for Label {
             Self::Begins(vcpu, operation) => write!(f, "vcpu{vcpu}: {operation:?} begins"),
             Self::Does(vcpu, operation, step) => write!(f, "vcpu{vcpu}: {operation:?}: {step:?}"),
             Self::NotEmpty(vcpu) => write!(f, "vcpu{vcpu}: its group is not empty; again"),
-            Self::FreezeThreads(vcpu, true) => {
+            Self::Freeze(vcpu, true) => {
                 write!(f, "vcpu{vcpu}: the freeze thread freezes it")
             }
-            Self::FreezeThreads(vcpu, false) => write!(f, "vcpu{vcpu}: the freeze thread thaws it"),
+            Self::Freeze(vcpu, false) => write!(f, "vcpu{vcpu}: the freeze thread thaws it"),
             Self::Forks(vcpu) => write!(f, "vcpu{vcpu}: its thread forks"),
             Self::ThreadEnds(vcpu) => write!(f, "vcpu{vcpu}: its thread ends"),
             Self::GuardianSees => f.write_str("the guardian sees the runtime dead"),
@@ -90,7 +90,7 @@ impl Moves {
         for (index, vcpu) in state.vcpus.iter().enumerate() {
             let ending = vcpu.stopped || matches!(vcpu.doing, Some((Operation::Stop, _)));
             if vcpu.group && !ending {
-                self.add(Label::FreezeThreads(index, !vcpu.frozen), state, |after| {
+                self.add(Label::Freeze(index, !vcpu.frozen), state, |after| {
                     after.vcpus[index].frozen = !vcpu.frozen;
                 });
             }

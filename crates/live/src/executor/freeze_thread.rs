@@ -22,53 +22,53 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// A state that is wanted, and one that is.
 #[derive(Debug, Default)]
-struct Lever {
+struct Freezing {
     wanted: AtomicBool,
     /// The state that the kernel was asked for last. Held while it is asked: else, where a VCPU
     /// moves, the slower of the freeze threads of two cores would have the last word. Only freeze
     /// threads take it.
-    engaged: Mutex<bool>,
+    frozen: Mutex<bool>,
     /// Another process may have asked the kernel otherwise since.
     is_doubtful: AtomicBool,
 }
 
-impl Lever {
-    /// Wants it released; whether a freeze thread must act for that.
-    fn let_go(&self) -> bool {
+impl Freezing {
+    /// Wants it thawed; whether a freeze thread must act for that.
+    fn release(&self) -> bool {
         self.wanted.store(false, Ordering::Release);
         // Taken: a thread is acting, perhaps on what was wanted before.
         let is_doubtful = self.is_doubtful.load(Ordering::Acquire);
-        is_doubtful || self.engaged.try_lock().map_or(true, |engaged| *engaged)
+        is_doubtful || self.frozen.try_lock().map_or(true, |frozen| *frozen)
     }
     /// Asks the kernel by `set` until what is wanted is. After a refusal it is as it was.
     fn act(&self, set: impl Fn(bool) -> io::Result<()>) -> io::Result<()> {
-        let mut engaged = self.engaged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut frozen = self.frozen.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let is_doubtful = self.is_doubtful.swap(false, Ordering::AcqRel);
             let wanted = self.wanted.load(Ordering::Acquire);
-            if *engaged == wanted && !is_doubtful {
+            if *frozen == wanted && !is_doubtful {
                 return Ok(());
             }
             set(wanted)?;
-            *engaged = wanted;
+            *frozen = wanted;
         }
     }
 }
 
-/// The freeze thread of one VCPU.
+/// The group of one VCPU, frozen and thawed.
 #[derive(Debug)]
-pub(crate) struct FreezeThread {
+pub(crate) struct FreezableGroup {
     group: Arc<Group>,
     /// The program whose process group is stopped by signals, where there is no freezer.
     signalled: Option<i32>,
-    lever: Lever,
+    state: Freezing,
     error: AtomicI32,
 }
 
-impl FreezeThread {
-    /// A released freeze thread.
+impl FreezableGroup {
+    /// A thawed group.
     pub(crate) fn new(group: Arc<Group>, signalled: Option<i32>) -> Self {
-        Self { group, signalled, lever: Lever::default(), error: AtomicI32::new(0) }
+        Self { group, signalled, state: Freezing::default(), error: AtomicI32::new(0) }
     }
     /// What the host said when it last refused, if it did since this was asked last.
     pub(crate) fn refusal(&self) -> io::Result<()> {
@@ -83,30 +83,29 @@ impl FreezeThread {
     }
     /// Another process may have frozen or thawed it: the next actor asks the kernel anew.
     pub(crate) fn forget(&self) {
-        self.lever.is_doubtful.store(true, Ordering::Release);
+        self.state.is_doubtful.store(true, Ordering::Release);
     }
-    /// Releases the freeze thread at once, whatever was posted: at the end, by the supervisor. A
-    /// freeze thread that is engaging it at this moment sees afterwards that this is not wanted any
-    /// more.
+    /// Thaws it at once, whatever was posted: at the end, by the supervisor. A freeze thread that
+    /// freezes it at this moment sees afterwards that this is not wanted any more.
     pub(crate) fn release(&self) -> io::Result<()> {
-        self.lever.wanted.store(false, Ordering::Release);
+        self.state.wanted.store(false, Ordering::Release);
         self.set(false)
     }
-    fn set(&self, engaged: bool) -> io::Result<()> {
+    fn set(&self, frozen: bool) -> io::Result<()> {
         if let Some(program) = self.signalled {
-            let signal = if engaged { Signal::STOP } else { Signal::CONT };
+            let signal = if frozen { Signal::STOP } else { Signal::CONT };
             // A started program leads a process group of its own; that it has ended is no error.
             let _ = Pid::from_raw(program).map(|group| kill_process_group(group, signal));
             return Ok(());
         }
-        match if engaged { self.group.freeze() } else { self.group.thaw() } {
+        match if frozen { self.group.freeze() } else { self.group.thaw() } {
             // Nothing to stop it with: the machine then never asks for more than this.
             Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
             result => result,
         }
     }
     fn act(&self) {
-        if let Err(error) = self.lever.act(|engaged| self.set(engaged)) {
+        if let Err(error) = self.state.act(|frozen| self.set(frozen)) {
             self.error.store(error.raw_os_error().unwrap_or(libc::EIO), Ordering::Relaxed);
         }
     }
@@ -115,8 +114,8 @@ impl FreezeThread {
 /// What a freeze thread is asked to do.
 #[derive(Debug)]
 pub(super) enum Order {
-    /// Engage or release, as is wanted by then.
-    FreezeThread(Arc<FreezeThread>),
+    /// Freeze or thaw, as is wanted by then.
+    Group(Arc<FreezableGroup>),
     /// Lower the bandwidth of the core, or give it back: the kernel does that under a lock of the
     /// whole host too.
     Bandwidth(Arc<dyn BandwidthLimiter>, CoreId, bool),
@@ -124,9 +123,9 @@ pub(super) enum Order {
     Stamp(Arc<AtomicU64>),
 }
 
-/// The freeze threads of one core, and what the thread that acts on them waits for.
+/// What the freeze thread of one core is asked to do, and what it waits for.
 #[derive(Debug)]
-pub(crate) struct FreezeThreads {
+pub(crate) struct FreezeQueue {
     posted: Mutex<Vec<Order>>,
     /// Signalled when the first one is posted, or the thread is to end.
     reported: Condvar,
@@ -135,8 +134,8 @@ pub(crate) struct FreezeThreads {
     error: AtomicBool,
 }
 
-impl FreezeThreads {
-    /// No freeze thread is posted.
+impl FreezeQueue {
+    /// Nothing is posted.
     pub(crate) fn new(clock: Clock) -> Self {
         let posted = Mutex::new(Vec::with_capacity(256));
         let (halt, error) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -145,14 +144,14 @@ impl FreezeThreads {
     fn posted(&self) -> MutexGuard<'_, Vec<Order>> {
         self.posted.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Lets `freeze_thread` be engaged or released soon.
-    pub(crate) fn post(&self, freeze_thread: &Arc<FreezeThread>, engaged: bool) {
-        if engaged {
-            freeze_thread.lever.wanted.store(true, Ordering::Release);
-        } else if !freeze_thread.lever.let_go() {
+    /// Has a group frozen or thawed soon.
+    pub(crate) fn post(&self, group: &Arc<FreezableGroup>, frozen: bool) {
+        if frozen {
+            group.state.wanted.store(true, Ordering::Release);
+        } else if !group.state.release() {
             return;
         }
-        self.order(Order::FreezeThread(Arc::clone(freeze_thread)));
+        self.order(Order::Group(Arc::clone(group)));
     }
     /// Lets the bandwidth of `core` be lowered or given back soon.
     pub(super) fn bandwidth(
@@ -183,7 +182,7 @@ impl FreezeThreads {
     }
     fn act(&self, order: &Order) {
         match order {
-            Order::FreezeThread(freeze_thread) => freeze_thread.act(),
+            Order::Group(group) => group.act(),
             Order::Bandwidth(bandwidth_limiter, core, lowered) => {
                 if bandwidth_limiter.set(*core, *lowered).is_err() {
                     self.error.store(true, Ordering::Relaxed);
@@ -192,8 +191,8 @@ impl FreezeThreads {
             Order::Stamp(stamp) => stamp.store(self.clock.now().ticks().max(1), Ordering::Release),
         }
     }
-    /// The life of the freeze thread.
-    pub(crate) fn live(&self) {
+    /// What the freeze thread does until it is stopped.
+    pub(crate) fn run(&self) {
         let mut acting = Vec::with_capacity(256);
         let waits =
             |posted: &mut Vec<Order>| posted.is_empty() && !self.halt.load(Ordering::Acquire);
@@ -225,64 +224,64 @@ mod tests {
 
     #[test]
     fn of_two_freeze_threads_the_slower_has_not_the_last_word() {
-        let (lever, reported) = (Lever::default(), Mutex::new(Vec::new()));
+        let (state, reported) = (Freezing::default(), Mutex::new(Vec::new()));
         let (begun, has_begun) = channel();
-        let set = |engaged: bool| {
-            if engaged {
+        let set = |frozen: bool| {
+            if frozen {
                 begun.send(()).expect("a thread waits");
                 thread::sleep(time::Duration::from_millis(50));
             }
-            reported.lock().expect("no thread panicked").push(engaged);
+            reported.lock().expect("no thread panicked").push(frozen);
             Ok(())
         };
-        lever.wanted.store(true, Ordering::Release);
+        state.wanted.store(true, Ordering::Release);
         thread::scope(|scope| {
-            scope.spawn(|| lever.act(set));
+            scope.spawn(|| state.act(set));
             has_begun.recv().expect("the first thread engages it");
-            lever.wanted.store(false, Ordering::Release);
-            assert!(lever.act(set).is_ok());
+            state.wanted.store(false, Ordering::Release);
+            assert!(state.act(set).is_ok());
         });
         assert_eq!(reported.into_inner().expect("no thread panicked"), [true, false]);
     }
 
     #[test]
     fn what_was_never_stopped_needs_no_thread_to_let_it_go() {
-        let lever = Lever::default();
-        lever.wanted.store(true, Ordering::Release);
-        assert!(!lever.let_go(), "no thread has acted yet");
-        assert!(lever.act(|_| Err(io::ErrorKind::Other.into())).is_ok(), "and none has to now");
-        lever.wanted.store(true, Ordering::Release);
-        assert!(lever.act(|_| Ok(())).is_ok());
-        assert!(lever.let_go(), "the kernel was asked to stop it");
+        let state = Freezing::default();
+        state.wanted.store(true, Ordering::Release);
+        assert!(!state.release(), "no thread has acted yet");
+        assert!(state.act(|_| Err(io::ErrorKind::Other.into())).is_ok(), "and none has to now");
+        state.wanted.store(true, Ordering::Release);
+        assert!(state.act(|_| Ok(())).is_ok());
+        assert!(state.release(), "the kernel was asked to stop it");
     }
 
     #[test]
     fn the_thread_does_what_is_posted_while_it_waits_and_ends_when_reported() {
-        let freeze_threads = FreezeThreads::new(Clock::start());
+        let queue = FreezeQueue::new(Clock::start());
         let stamp = Arc::new(AtomicU64::new(0));
         thread::scope(|scope| {
-            let living = scope.spawn(|| freeze_threads.live());
+            let living = scope.spawn(|| queue.run());
             for _ in 0..2 {
                 stamp.store(0, Ordering::Release);
-                freeze_threads.stamp(&stamp);
+                queue.stamp(&stamp);
                 while stamp.load(Ordering::Acquire) == 0 {
                     thread::yield_now();
                 }
             }
-            freeze_threads.stop();
+            queue.stop();
             assert!(living.join().is_ok());
         });
     }
 
     #[test]
     fn what_was_refused_is_reported_again() {
-        let lever = Lever::default();
-        lever.wanted.store(true, Ordering::Release);
-        let refused = lever.act(|_| Err(io::ErrorKind::WouldBlock.into()));
+        let state = Freezing::default();
+        state.wanted.store(true, Ordering::Release);
+        let refused = state.act(|_| Err(io::ErrorKind::WouldBlock.into()));
         assert!(refused.is_err());
         let reported = Mutex::new(Vec::new());
-        let again = lever.act(|engaged| {
-            reported.lock().expect("no thread panicked").push(engaged);
+        let again = state.act(|frozen| {
+            reported.lock().expect("no thread panicked").push(frozen);
             Ok(())
         });
         assert!(again.is_ok());

@@ -6,7 +6,7 @@ mod memory;
 use super::{Site, VcpuHandle};
 use crate::clock::Clock;
 use crate::colors::Colors;
-use crate::executor::freeze_thread::FreezeThread;
+use crate::executor::freeze_thread::FreezableGroup;
 use crate::host::HardwareCore;
 use crate::host::cgroup::Group;
 use crate::host::perf::{Instructions, Service};
@@ -38,7 +38,7 @@ struct Slot {
 #[derive(Debug)]
 pub(crate) struct ThisVcpu {
     pub(crate) name: String,
-    pub(crate) freeze_thread: Arc<FreezeThread>,
+    pub(crate) freezable_group: Arc<FreezableGroup>,
     group: Arc<Group>,
     clock: Clock,
     /// By which its programs are asked to recolour their pages, where they can be.
@@ -80,7 +80,7 @@ impl Made {
         let signalled = root.filter(|_| !means.freezer);
         let handle = ThisVcpu {
             name,
-            freeze_thread: Arc::new(FreezeThread::new(Arc::clone(&group), signalled)),
+            freezable_group: Arc::new(FreezableGroup::new(Arc::clone(&group), signalled)),
             group,
             clock,
             colors: None,
@@ -238,13 +238,13 @@ impl Handle for ThisVcpu {
     }
 
     fn refusal(&self) -> io::Result<()> {
-        self.freeze_thread.refusal()
+        self.freezable_group.refusal()
     }
     fn forget_freezer(&self) {
-        self.freeze_thread.forget();
+        self.freezable_group.forget();
     }
     fn thaw_now(&self) -> io::Result<()> {
-        self.freeze_thread.release()
+        self.freezable_group.release()
     }
 
     fn reset(&mut self) {

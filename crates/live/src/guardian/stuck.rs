@@ -110,8 +110,9 @@ impl Neighbours {
     }
 
     /// When `own` must look again, at the latest, since another agent has been late at the last
-    /// look (monotonic nanoseconds); `None` while none is, so that an idle system has no wakes
-    /// for this. What becomes late while all others sleep is the guardian's to see.
+    /// look (monotonic nanoseconds); `None` while none is, so that an idle system has no more
+    /// wakes than those of the agents' longest sleep. What becomes late while all others sleep is
+    /// the guardian's to see.
     pub fn look_again_ns(&self, own: usize) -> Option<u64> {
         let mut all = self.memory.stuck.iter().enumerate().take(self.memory.agents);
         let late = all.any(|(agent, stuck)| agent != own && *stuck >= NEIGHBOUR_LOOK);

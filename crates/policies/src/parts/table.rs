@@ -1,5 +1,5 @@
-//! Which VCPU is admitted where: the one admission verdict of all policies, at the start and at run
-//! time (`requests`).
+//! Which VCPU is admitted where, at the start and at run time (`requests`): the verdict of most
+//! policies. RUN and QPS add what they refuse themselves; round-robin promises nothing.
 
 mod requests;
 

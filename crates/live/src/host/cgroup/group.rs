@@ -435,8 +435,8 @@ pub(super) fn kill_all(dir: &Path) -> io::Result<()> {
 /// Kills one process after the other. A group whose processes have children all the time is
 /// stopped first, or the children would be missed for ever.
 fn kill_each(dir: &Path) -> io::Result<()> {
-    let freeze_threads = [("cgroup.freeze", "1", "0"), ("freezer.state", "FROZEN", "THAWED")];
-    let freeze_switch = freeze_threads.into_iter().find(|(file, ..)| dir.join(file).exists());
+    let forms = [("cgroup.freeze", "1", "0"), ("freezer.state", "FROZEN", "THAWED")];
+    let freeze_switch = forms.into_iter().find(|(file, ..)| dir.join(file).exists());
     let mut pids = Vec::new();
     let patience = time::Instant::now() + time::Duration::from_millis(500);
     loop {
