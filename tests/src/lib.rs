@@ -16,6 +16,7 @@ mod maracas_audit;
 mod memory_audit;
 mod params;
 pub mod rated;
+mod shrink;
 mod swarm;
 mod tree_audit;
 pub mod uneven;

@@ -1,26 +1,11 @@
 //! A failing case of the machine in the kernel is made as small as it gets.
 
 use super::{KernelCase, KernelFaults};
+use crate::shrink::smallest_of_rule;
 
 /// Takes away from a failing case whatever can go while it still fails.
-pub(crate) fn shrink(mut case: KernelCase, why: &str) -> KernelCase {
-    let mut tries = 300;
-    // The same rule is to be broken, with whatever numbers.
-    let rule = |why: &str| why.replace(|c: char| c.is_ascii_digit(), "");
-    let broken = rule(why);
-    'smaller: loop {
-        for smaller in simpler(&case) {
-            tries -= 1;
-            if tries == 0 {
-                return case;
-            }
-            if smaller.check().is_err_and(|why| rule(&why) == broken) {
-                case = smaller;
-                continue 'smaller;
-            }
-        }
-        return case;
-    }
+pub(crate) fn shrink(case: KernelCase, why: &str) -> KernelCase {
+    smallest_of_rule(case, why, simpler, KernelCase::check)
 }
 
 /// Every case that is one step simpler.

@@ -2,26 +2,11 @@
 
 use super::LiveCase;
 use super::host::LiveFaults;
+use crate::shrink::smallest_of_rule;
 
 /// Takes away from a failing case whatever can go while it still fails.
-pub(crate) fn shrink(mut case: LiveCase, why: &str) -> LiveCase {
-    let mut tries = 300;
-    // The same rule is to be broken, with whatever numbers.
-    let rule = |why: &str| why.replace(|c: char| c.is_ascii_digit(), "");
-    let broken = rule(why);
-    'smaller: loop {
-        for smaller in simpler(&case) {
-            tries -= 1;
-            if tries == 0 {
-                return case;
-            }
-            if smaller.check().is_err_and(|why| rule(&why) == broken) {
-                case = smaller;
-                continue 'smaller;
-            }
-        }
-        return case;
-    }
+pub(crate) fn shrink(case: LiveCase, why: &str) -> LiveCase {
+    smallest_of_rule(case, why, simpler, LiveCase::check)
 }
 
 /// Every case that is one step simpler.

@@ -1,28 +1,16 @@
 //! A failing case is made as small as it gets.
 
+use crate::shrink::smallest;
 use crate::{Case, Faults, check};
 use maracas_core::memory::Memory;
 use maracas_core::params::Params;
 use maracas_core::{Duration, Instant, Program};
 use maracas_sim::Overheads;
 
-/// Takes away from a failing case whatever can go while it still fails.
-pub(super) fn shrink(mut case: Case) -> Case {
-    // Enough for every single part of the largest systems to be tried several times.
-    let mut tries = 400;
-    'smaller: loop {
-        for smaller in simpler(&case) {
-            tries -= 1;
-            if tries == 0 {
-                return case;
-            }
-            if check(&smaller).is_err() {
-                case = smaller;
-                continue 'smaller;
-            }
-        }
-        return case;
-    }
+/// Takes away from a failing case whatever can go while it still fails. Enough tries for every
+/// single part of the largest systems to be tried several times.
+pub(super) fn shrink(case: Case) -> Case {
+    smallest(case, 400, simpler, |case| check(case).is_err())
 }
 
 /// Every case that is one step simpler.
