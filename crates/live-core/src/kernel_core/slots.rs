@@ -1,7 +1,7 @@
 //! Which slot of the kernel's tables each VCPU has.
 //!
 //! VCPUs are numbered without end, and the kernel's tables have an end. So each VCPU has a slot as
-//! long as it is there, and whoever comes after it was let go may have the same. What the kernel is
+//! long as it is there, and one that comes after it was let go may have the same. What the kernel is
 //! told and says is a number of its own: the slot and, above that, how many had it before. No two
 //! VCPUs of a run have the same one, so that what is said of a VCPU which has left is never taken
 //! for its successor's, however late it is read.
@@ -23,7 +23,7 @@ pub struct Taken {
 pub struct Slots {
     /// By how much the numbers of one slot differ.
     stride: u32,
-    /// The next number of each slot that nobody has, the one first that rested for longest.
+    /// The next number of each slot that no VCPU has, the one first that rested for longest.
     free: VecDeque<u32>,
     /// Of VCPUs that are there.
     numbers: BTreeMap<VcpuId, u32>,
