@@ -78,13 +78,11 @@ pub enum Mistake {
     NotCleared,
     /// A slot is used again while a thread of the VCPU before it counts there.
     LetGoEarly,
-    /// What is said of a VCPU that has left is taken for the one that has its slot by now.
-    TakenForNext,
 }
 
 impl Mistake {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 7] = [
         Self::ToldTwice,
         Self::NotSent,
         Self::NotSettled,
@@ -92,7 +90,6 @@ impl Mistake {
         Self::ReadsLost,
         Self::NotCleared,
         Self::LetGoEarly,
-        Self::TakenForNext,
     ];
 }
 

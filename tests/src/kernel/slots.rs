@@ -67,12 +67,6 @@ impl Lent {
 impl World {
     /// The VCPU of which something is said, by its number.
     pub(super) fn who(&self, number: u32) -> Option<VcpuId> {
-        if self.mistake == Some(Mistake::TakenForNext) {
-            let slots = &self.lent.slots;
-            let has_slot = |it: &u32| it % STRIDE == number % STRIDE;
-            let number = slots.numbers().into_iter().find(has_slot).unwrap_or(number);
-            return slots.vcpu(number);
-        }
         self.lent.slots.vcpu(number)
     }
 
@@ -103,9 +97,7 @@ impl World {
             return;
         }
         self.say(|_, _| true);
-        if self.mistake != Some(Mistake::TakenForNext) {
-            self.read();
-        }
+        self.read();
         let taken = self.lent.slots.take(vcpu);
         let Taken { number, before } =
             taken.unwrap_or_else(|| panic!("{vcpu} was let in and no slot is free"));
@@ -217,7 +209,7 @@ impl World {
     pub(super) fn say(&mut self, is_due: impl Fn(u64, u64) -> bool) {
         let now = self.now;
         while let Some(at) = self.lent.unsaid.iter().position(|(at, _)| is_due(now, *at)) {
-            let (_, raw) = self.lent.unsaid.swap_remove(at);
+            let (_, raw) = self.lent.unsaid.remove(at);
             self.put(raw, false);
         }
     }

@@ -1,7 +1,7 @@
 //! Which slot of the kernel's tables each VCPU has.
 //!
 //! VCPUs are numbered without end, and the kernel's tables have an end. So each VCPU has a slot as
-//! long as it is there, and one that comes after it was let go may have the same. What the kernel is
+//! long as it is there, and one that comes later may have the same. What the kernel is
 //! told and says is a number of its own: the slot and, above that, how many had it before. No two
 //! VCPUs of a run have the same one, so that what is said of a VCPU which has left is never taken
 //! for its successor's, however late it is read.
