@@ -22,7 +22,10 @@
 #ifndef MARACAS_LAW_H
 #define MARACAS_LAW_H
 
-/* The most VCPUs of a run; a power of two, as numbers are masked by it. */
+/*
+ * The most VCPUs at once: slots. A power of two, as numbers are masked by it: a VCPU's number is its
+ * slot and, above that, how many had the slot before. So no two VCPUs of a run have one number.
+ */
 #define LAW_VCPUS 1024
 /* The most entries of a core's run queue, by mode. The sender of a plan refuses a larger one. */
 #define LAW_FOREGROUND_MAX 64
@@ -91,7 +94,7 @@ struct law_slots {
 #define LAW_NEW 4U
 #define LAW_SLOT 3U
 
-/* What is known of a VCPU. */
+/* What is known of a VCPU, in its slot. */
 struct law_vcpu {
 	/* Cumulative service by mode, on all cores. */
 	__u64 meter[2];
@@ -103,7 +106,8 @@ struct law_vcpu {
 	__u32 holder;
 	/* How often it had something to run after it had not. */
 	__u32 wakes;
-	__u32 unused;
+	/* How many had its slot and have left. */
+	__u32 left;
 };
 
 /* What a core runs; `vcpu` is LAW_NONE where it idles. */
@@ -140,6 +144,23 @@ struct law_core {
 LAW_FN struct law_vcpu *law_vcpu(struct law_vcpu *vcpus, __u32 vcpu)
 {
 	return &vcpus[vcpu & (LAW_VCPUS - 1)];
+}
+
+/* Whether the VCPU of this number is there: it has its slot, and has not left it. */
+LAW_FN bool law_is_there(struct law_vcpu *vcpus, __u32 vcpu)
+{
+	return law_vcpu(vcpus, vcpu)->left == vcpu / LAW_VCPUS;
+}
+
+/*
+ * The VCPU leaves its slot, if it has not before: what is granted to it, and what its threads are to
+ * be, counts no more. The slot may be used again when no thread is counted there and no core holds
+ * it.
+ */
+LAW_FN void law_leave(struct law_vcpu *vcpus, __u32 vcpu)
+{
+	if (law_is_there(vcpus, vcpu))
+		law_vcpu(vcpus, vcpu)->left++;
 }
 
 /* Whether no entry of `mode` counts now. */
@@ -190,7 +211,8 @@ LAW_FN bool law_may_run(const struct law_core *core, struct law_vcpu *vcpus,
 {
 	const struct law_vcpu *vcpu = law_vcpu(vcpus, grant->vcpu);
 
-	return vcpu->threads && (!vcpu->holder || vcpu->holder == core->id + 1) &&
+	return law_is_there(vcpus, grant->vcpu) && vcpu->threads &&
+	       (!vcpu->holder || vcpu->holder == core->id + 1) &&
 	       law_has_service(core, vcpu, grant->until, mode) &&
 	       law_has_memory(vcpu, grant->memory) && !law_lapsed(grant, vcpu);
 }

@@ -31,8 +31,8 @@ const volatile struct sizes sizes SEC(".rodata.sizes");
 /* A turn of a thread, where no timer ends it before: the kernel ends it at a tick. */
 #define TURN (4ULL * 1000 * 1000)
 
-/* The queue of a VCPU. */
-#define QUEUE_OF(vcpu) (0x10000ULL + (vcpu))
+/* The queue of a VCPU: of its slot. */
+#define QUEUE_OF(vcpu) (0x10000ULL + ((vcpu) & (LAW_VCPUS - 1)))
 
 static void report(const struct event *event, bool is_news)
 {
@@ -292,11 +292,16 @@ static void limit_other(struct core *core, __u32 cpu, const struct law_choice *c
 static void other_goes_on(struct core *core, __u32 cpu, struct task_struct *prev,
 			  const struct law_choice *choice, __u64 now)
 {
+	struct thread *thread = thread_of(prev);
+
 	/* Its VCPU has left while it ran. */
 	if (core->law.now.vcpu != LAW_NONE) {
 		end_segment(core, cpu, now);
 		core->others_from = now;
 	}
+	/* It may run for ever: the slot of that VCPU is not to wait for it. */
+	if (thread)
+		uncount(thread);
 	limit_other(core, cpu, choice, now);
 	set_slice(prev, TURN);
 }
@@ -524,21 +529,22 @@ int take(struct take *ctx)
 SEC("syscall")
 int tend(struct tend *ctx)
 {
-	__u32 vcpu = ctx->vcpu & (LAW_VCPUS - 1), leaves = ctx->leaves, moved = 0;
+	__u32 vcpu = ctx->vcpu, slot = vcpu & (LAW_VCPUS - 1), leaves = ctx->leaves, moved = 0;
 	__u64 before = bpf_ktime_get_ns() - ctx->waited;
 	struct bpf_iter_scx_dsq queue;
 	struct task_struct *p;
 
-	if (ctx->vcpu >= sizes.vcpus)
+	if (slot >= sizes.vcpus)
 		return -EINVAL;
 	if (leaves)
-		left[vcpu] = 1;
+		law_leave(vcpus, vcpu);
 	bpf_rcu_read_lock();
 	bpf_iter_scx_dsq_new(&queue, QUEUE_OF(vcpu), 0);
 	while ((p = bpf_iter_scx_dsq_next(&queue))) {
 		struct thread *thread = thread_of(p);
 
-		if (!thread || (!leaves && thread->since > before))
+		/* Where it leaves, the slot may have another VCPU by now. */
+		if (!thread || (leaves ? is_managed(thread) : thread->since > before))
 			continue;
 		if (leaves)
 			uncount(thread);
@@ -546,7 +552,7 @@ int tend(struct tend *ctx)
 	}
 	bpf_iter_scx_dsq_destroy(&queue);
 	bpf_rcu_read_unlock();
-	scx_bpf_kick_cpu(homes[vcpu], FIND(scx_kick_flags, SCX_KICK_PREEMPT));
+	scx_bpf_kick_cpu(homes[slot], FIND(scx_kick_flags, SCX_KICK_PREEMPT));
 	return moved;
 }
 
@@ -560,7 +566,8 @@ int join(struct join *ctx)
 
 	if (!p)
 		return error;
-	if (ctx->vcpu >= sizes.vcpus && ctx->vcpu != LAW_NONE) {
+	if (ctx->vcpu != LAW_NONE && ((ctx->vcpu & (LAW_VCPUS - 1)) >= sizes.vcpus ||
+				      !law_is_there(vcpus, ctx->vcpu))) {
 		bpf_task_release(p);
 		return -EINVAL;
 	}

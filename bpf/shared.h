@@ -9,7 +9,7 @@
 /* The most cores of a host; a power of two, as numbers are masked by it. */
 #define CORES_MAX 64
 
-/* How many there are. */
+/* How many there are; of VCPUs, slots. */
 struct sizes {
 	__u32 cores;
 	__u32 vcpus;
@@ -66,7 +66,7 @@ struct take {
  * once in the time of threads that belong to none; returns how many these are. A thread that is
  * not let go on by the law is off the core again at once, and has not waited for longer than the
  * kernel's watchdog allows. `leaves`: the threads belong to no VCPU from now on, so that they can
- * end.
+ * end. It may be called again for a VCPU that has left, until nothing of it is left in its slot.
  */
 struct tend {
 	__u32 vcpu;

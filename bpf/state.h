@@ -56,10 +56,8 @@ _Static_assert(__builtin_offsetof(struct core, others_ran) == 144, "others_ran")
 
 /* Each in a section, and so a map, of its own, which the loader reads or writes whole. */
 struct law_vcpu vcpus[LAW_VCPUS] SEC(".bss.vcpus");
-/* Where a VCPU stands: its threads are woken there. Written by the loader. */
+/* Where the VCPU of a slot stands: its threads are woken there. Written by the loader. */
 __u32 homes[LAW_VCPUS] SEC(".bss.homes");
-/* Whether it has left: its threads belong to no VCPU any more. */
-__u32 left[LAW_VCPUS] SEC(".bss.left");
 struct core cores[CORES_MAX] SEC(".bss.cores");
 struct ending ending SEC(".bss.ending");
 
@@ -123,9 +121,10 @@ static inline struct thread *thread_of(struct task_struct *p)
 	return bpf_task_storage_get(&threads, p, NULL, 0);
 }
 
+/* Whether it belongs to a VCPU that is there. */
 static inline bool is_managed(const struct thread *thread)
 {
-	return thread && thread->vcpu != LAW_NONE && !left[thread->vcpu & (LAW_VCPUS - 1)];
+	return thread && thread->vcpu != LAW_NONE && law_is_there(vcpus, thread->vcpu);
 }
 
 _Static_assert(__builtin_offsetof(struct core, memory.pending) == 176, "pending");

@@ -9,6 +9,8 @@
  *                                            foreground first; WAKES one more than how often the
  *                                            VCPU woke, where the grant lapses, else 0
  *   w VCPU    b VCPU                           a thread wakes, blocks
+ *   l VCPU                                     it leaves its slot
+ *   n VCPU                                     nothing is left in its slot: one that comes has it
  *   r CORE READS                               reads of memory
  *   t NS                                       time passes
  * After a step all cores are charged, then stop what may not go on, then start what may.
@@ -89,6 +91,16 @@ static const struct law_queue *queue_of(const struct law_core *core)
 	return &queues[core->id][law_receive(&slots[core->id])];
 }
 
+/* As user space does where a slot is used again. */
+static void clear(__u32 number)
+{
+	struct law_vcpu *vcpu = law_vcpu(vcpus, number);
+
+	if (vcpu->threads || vcpu->holder || !law_is_there(vcpus, number))
+		exit(7);
+	*vcpu = (struct law_vcpu){ .left = vcpu->left };
+}
+
 /* Carries out one step, and says which: 0 at the end of the input. */
 static char step(__u64 *now, __u32 *says)
 {
@@ -101,6 +113,8 @@ static char step(__u64 *now, __u32 *says)
 	case 'q': run_queue(); break;
 	case 'w': law_wake(vcpus, number()); break;
 	case 'b': law_block(vcpus, number()); break;
+	case 'l': law_leave(vcpus, number()); break;
+	case 'n': clear(number()); break;
 	case 'r': core = number(); law_count_reads(&cores[core % CORES], vcpus, number()); break;
 	case 't': *now += number(); break;
 	case 'o':

@@ -169,6 +169,9 @@ impl Kernel for TwinKernel {
     fn meters(&mut self, vcpu: VcpuId) -> io::Result<[Duration; 2]> {
         Ok(self.world.borrow().meters[vcpu.0 as usize].map(Duration::from_ticks))
     }
+    fn room(&mut self) -> usize {
+        self.world.borrow().meters.len()
+    }
     fn send(&mut self, run_queue: &RunQueue) -> io::Result<()> {
         let (core, mut world) = (usize::from(self.core.0), self.world.borrow_mut());
         let RunQueue { foreground, background, background_allowed, allowance } = run_queue;

@@ -9,6 +9,7 @@ mod reads;
 mod rig;
 mod seam;
 mod shrink;
+mod slots;
 mod world;
 
 pub(crate) use shrink::shrink;
@@ -41,6 +42,8 @@ pub struct KernelFaults {
     pub starts: u64,
     /// Reads of memory after which an event overflows, at most; 0 = none are counted.
     pub chunk: u64,
+    /// VCPUs that the kernel has room for at once; 0 = as many as come.
+    pub slots: usize,
 }
 
 impl KernelFaults {
@@ -54,6 +57,7 @@ impl KernelFaults {
         sender: usize::MAX,
         starts: 0,
         chunk: 0,
+        slots: 0,
     };
 }
 
@@ -70,12 +74,23 @@ pub enum Mistake {
     NotLeft,
     /// Reads are lost where the core that read them chooses again.
     ReadsLost,
+    /// A slot that is used again has what the VCPU before it left there.
+    NotCleared,
+    /// A slot is used again while a thread of the VCPU before it counts there.
+    LetGoEarly,
 }
 
 impl Mistake {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::ToldTwice, Self::NotSent, Self::NotSettled, Self::NotLeft, Self::ReadsLost];
+    pub const ALL: [Self; 7] = [
+        Self::ToldTwice,
+        Self::NotSent,
+        Self::NotSettled,
+        Self::NotLeft,
+        Self::ReadsLost,
+        Self::NotCleared,
+        Self::LetGoEarly,
+    ];
 }
 
 /// How a thread's program behaves; times in nanoseconds.
@@ -130,6 +145,8 @@ pub struct KernelPlayed {
     pub jobs: u64,
     /// Allowances of reads that were spent.
     pub spendings: u64,
+    /// How often a slot of the kernel was used again.
+    pub reuses: u64,
     /// It ended early: a run queue was refused, or an event was lost.
     pub is_broken: bool,
     /// The job with the most undone work at its deadline.
@@ -209,7 +226,32 @@ impl KernelCase {
         if dice.one_in(2) {
             case.draw_requests(&mut dice);
         }
+        // By dice of its own, so that what was drawn of a seed before is as it was.
+        let mut dice = Dice::new(seed ^ 0x51075);
+        if dice.one_in(4) {
+            case.draw_turnover(&mut dice);
+        }
         case
+    }
+
+    /// The kernel has few slots, and VCPUs come and go.
+    fn draw_turnover(&mut self, dice: &mut Dice) {
+        let system = self.system();
+        self.faults.slots = system.vcpus.len() + dice.between(0, 2) as usize;
+        let mut ids: Vec<_> = self.base.vcpus.iter().map(|vcpu| vcpu.id).collect();
+        let first = system.vcpus.iter().map(|vcpu| vcpu.id.0 + 1).max().unwrap_or(0);
+        let mut at = dice.between(1_000_000, 4_000_000);
+        while at < self.until && self.requests.len() < 40 {
+            let (vcpu, program) =
+                draw_vcpu(first + self.requests.len() as u32, 15, self.entry, dice);
+            let place = dice.between(0, ids.len() as u64 - 1) as usize;
+            let gone = std::mem::replace(&mut ids[place], vcpu.id);
+            let ask = if dice.one_in(2) { Ask::Kill(gone) } else { Ask::Destroy(gone) };
+            self.requests.push(Due { at, ask });
+            at += dice.between(0, 500_000);
+            self.requests.push(Due { at, ask: Ask::Create(vcpu, program) });
+            at += dice.between(500_000, 4_000_000);
+        }
     }
 
     fn draw_requests(&mut self, dice: &mut Dice) {
@@ -379,7 +421,17 @@ fn draw_faults(dice: &mut Dice, cores: usize) -> KernelFaults {
     let fork_one_in = sometimes(3, 2, 50);
     let starts = sometimes(2, 1_000, 3_000_000);
     let sender = dice.between(0, cores as u64) as usize;
-    KernelFaults { late, least, ring, refuse_one_in, fork_one_in, sender, starts, chunk: 0 }
+    KernelFaults {
+        late,
+        least,
+        ring,
+        refuse_one_in,
+        fork_one_in,
+        sender,
+        starts,
+        chunk: 0,
+        slots: 0,
+    }
 }
 
 impl fmt::Display for KernelCase {

@@ -60,6 +60,19 @@ fn the_swarm_finds_nothing() {
 }
 
 #[test]
+fn slots_are_used_again() {
+    if !can_try() {
+        return;
+    }
+    let reuses = |seed| {
+        let played = KernelCase::draw(seed, None).check().unwrap_or_else(|why| panic!("{why}"));
+        played.map_or(0, |played| played.reuses)
+    };
+    let reuses: u64 = (0..50).map(reuses).sum();
+    assert!(reuses > 20, "{reuses} times");
+}
+
+#[test]
 fn every_planted_mistake_is_found() {
     if !can_try() {
         return;

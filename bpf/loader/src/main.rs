@@ -97,8 +97,8 @@ fn attach(object: &str, vcpus: u32) -> Result<Scheduler> {
 }
 
 /// What a VCPU had on its budget, in nanoseconds.
-fn foreground(scheduler: &Scheduler, vcpu: u32) -> Result<u64> {
-    Ok(scheduler.vcpu(vcpu)?.meters[0])
+fn foreground(scheduler: &Scheduler, vcpu: u32) -> u64 {
+    scheduler.vcpu(vcpu).meters[0]
 }
 
 /// What threads that belong to no VCPU had of the core, in nanoseconds.
@@ -154,7 +154,7 @@ impl Span {
             vcpus,
             periods,
             begin: monotonic() + PERIOD_NS,
-            meters: (0..vcpus).map(|vcpu| foreground(scheduler, vcpu)).collect::<Result<_>>()?,
+            meters: (0..vcpus).map(|vcpu| foreground(scheduler, vcpu)).collect(),
             has_background: vcpus == BUDGETED,
         })
     }
@@ -208,7 +208,7 @@ impl Span {
                 let (first, ..) = own().find(|(from, ..)| from + EARLY_NS >= self.due(period))?;
                 Some(first as i64 - self.due(period) as i64)
             });
-            let had = (foreground(scheduler, vcpu)? - before) as f64;
+            let had = (foreground(scheduler, vcpu) - before) as f64;
             let mean = had / self.periods as f64 / BUDGET_NS as f64;
             let ends = quantiles(ends);
             print!("{name} {vcpu} delivered/C {mean:.5} end_us {ends}");
@@ -265,7 +265,7 @@ fn run(object: &str, seconds: f64) -> Result<()> {
     let (core, ran) = (scheduler.core(CORE)?, begun.elapsed().as_nanos() as f64);
     span.report(&observed, &scheduler, "vcpu")?;
     let others = (core.others - before) as f64 / ran;
-    let background = scheduler.vcpu(BUDGETED)?.meters[1] as f64 / ran;
+    let background = scheduler.vcpu(BUDGETED).meters[1] as f64 / ran;
     println!("others {others:.4} background {background:.4}");
     println!("margin_us {:.1}", core.margin as f64 / 1e3);
     println!("without_end_others {:.4}", without_end(&mut scheduler)?);
@@ -283,13 +283,13 @@ fn without_budget(scheduler: &mut Scheduler, programs: &mut [Child]) -> Result<(
     let [tended, killed] = programs else { return Err("two programs are needed".into()) };
     scheduler.send(CORE, &Queue::default())?;
     std::thread::sleep(SHORT);
-    let (begin, meter) = (preemptions(tended.id())?, foreground(scheduler, 0)?);
+    let (begin, meter) = (preemptions(tended.id())?, foreground(scheduler, 0));
     std::thread::sleep(SHORT);
     let waits = preemptions(tended.id())? == begin;
     let threads = scheduler.tend(0, false, SHORT / 2)?;
     std::thread::sleep(SHORT);
     let ran = threads == 1 && preemptions(tended.id())? > begin;
-    let charged = foreground(scheduler, 0)? - meter;
+    let charged = foreground(scheduler, 0) - meter;
     println!("without_budget waits {waits} tended {ran} charged_ns {charged}");
     killed.kill()?;
     std::thread::sleep(SHORT);

@@ -120,7 +120,7 @@ pub(super) fn run(object: &str, seconds: f64) -> Result<()> {
         period(&mut scheduler, begun + PERIOD_NS * number, &mut seen)?;
     }
     let took = monotonic() - begun;
-    let had = scheduler.vcpu(0)?;
+    let had = scheduler.vcpu(0);
     let neighbour = (had.meters[0] as f64 / took as f64, had.reads);
     let most = seen.beyond.iter().max().copied().unwrap_or(0);
     seen.closed_ns.sort_unstable();
@@ -128,7 +128,7 @@ pub(super) fn run(object: &str, seconds: f64) -> Result<()> {
     let median = seen.closed_ns.get(closed / 2).copied().unwrap_or(0);
     println!("periods {periods} closed {closed} beyond_max {most} chunk {CHUNK}");
     println!("closed_after_us {:.1} ran_closed {}", median as f64 / 1e3, seen.ran_closed);
-    let (core, vcpu) = (scheduler.core(1)?.reads, scheduler.vcpu(1)?.reads);
+    let (core, vcpu) = (scheduler.core(1)?.reads, scheduler.vcpu(1).reads);
     println!("core {core} vcpu {vcpu} allowed {}", ALLOWANCES[1] * periods);
     let (share, read) = neighbour;
     println!("neighbour share {share:.3} read {read} closed {}", seen.neighbour);
@@ -139,7 +139,7 @@ pub(super) fn run(object: &str, seconds: f64) -> Result<()> {
 
 /// A limit of the VCPU's own ends it: whether it says so, and how much it read beyond.
 fn own_limit(scheduler: &mut Scheduler) -> Result<String> {
-    let until = scheduler.vcpu(1)?.reads + OWN;
+    let until = scheduler.vcpu(1).reads + OWN;
     let mut queue = Queue::default();
     let grant = Grant { memory: until, ..Grant::new(1, u64::MAX) };
     assert!(queue.push_foreground(grant), "it has room for one");
@@ -150,6 +150,6 @@ fn own_limit(scheduler: &mut Scheduler) -> Result<String> {
         let is_end = matches!(event.what, Happened::Ran { end: MEMORY_SPENT, .. });
         spent += usize::from(event.vcpu == 1 && is_end);
     }
-    let read = scheduler.vcpu(1)?.reads;
+    let read = scheduler.vcpu(1).reads;
     Ok(format!("ends {spent} beyond {}", read as i64 - until as i64))
 }

@@ -45,6 +45,9 @@ impl Scheduler {
     pub fn settle(&mut self, _vcpu: u32, _core: u32) -> io::Result<()> {
         match self.0 {}
     }
+    pub fn clear(&mut self, _vcpu: u32) {
+        match self.0 {}
+    }
     pub fn join(&mut self, _thread: i32, _vcpu: u32) -> io::Result<()> {
         match self.0 {}
     }
@@ -60,7 +63,7 @@ impl Scheduler {
     pub fn next_event(&mut self) -> io::Result<Option<Event>> {
         match self.0 {}
     }
-    pub fn vcpu(&self, _vcpu: u32) -> io::Result<Vcpu> {
+    pub fn vcpu(&self, _vcpu: u32) -> Vcpu {
         match self.0 {}
     }
     pub fn core(&self, _core: u32) -> io::Result<Core> {

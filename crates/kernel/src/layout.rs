@@ -3,7 +3,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The most VCPUs of a run (`LAW_VCPUS`).
+/// The most VCPUs at once (`LAW_VCPUS`): slots. The number of a VCPU is its slot and, above that,
+/// how many had the slot before.
 pub const VCPUS: u32 = 1024;
 /// The most cores of a host (`CORES_MAX`).
 pub const CORES: u32 = 64;
@@ -17,8 +18,11 @@ const GRANT: usize = 4;
 const HEAD: usize = 3;
 /// Words of `struct law_queue`.
 pub const QUEUE: usize = HEAD + GRANT * (FOREGROUND + BACKGROUND);
-/// Words of `struct law_vcpu`.
+/// Words of `struct law_vcpu`, and where behind its three meters stand how many of its threads are
+/// runnable and which core holds it, and how often it woke and how many had its slot before.
 pub(crate) const VCPU: usize = 5;
+const VCPU_THREADS_HOLDER: usize = 3;
+const VCPU_WAKES_LEFT: usize = 4;
 /// Words of `struct core`, and where what is read of it stands: its meter of reads, up to when it
 /// is charged, where the grant ends of what it holds, the VCPU and the mode of that, the margin,
 /// since when it holds it, the time of what belongs to no VCPU, and the reads that are not charged.
@@ -150,29 +154,49 @@ fn store<const N: usize>(to: &[AtomicU64], words: [u64; N]) {
     to.iter().zip(words).for_each(|(to, word)| to.store(word, Ordering::Release));
 }
 
-/// A VCPU (`struct law_vcpu`).
+/// A VCPU (`struct law_vcpu`), or what is in its slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Vcpu {
     /// What it had on its budget and of surplus time, in nanoseconds.
     pub meters: [u64; 2],
     /// What it read of memory, where that is counted.
     pub reads: u64,
+    /// No thread is counted there as runnable, and no core holds it.
+    pub is_idle: bool,
+}
+
+/// The slot of the VCPU of this number.
+const fn slot(vcpu: u32) -> usize {
+    (vcpu % VCPUS) as usize
 }
 
 impl Vcpu {
-    /// The one of this number, out of all that stand one after the other.
-    pub fn read(words: &[AtomicU64], vcpu: u32) -> Option<Self> {
-        let words = words.chunks_exact(VCPU).nth(vcpu as usize)?;
-        let [foreground, background, reads] =
-            [0, 1, 2].map(|word| words[word].load(Ordering::Acquire));
-        Some(Self { meters: [foreground, background], reads })
+    /// The slot of the one of this number, out of all that stand one after the other.
+    ///
+    /// # Panics
+    /// Where there is no such slot.
+    pub fn read(words: &[AtomicU64], vcpu: u32) -> Self {
+        let words = &words[slot(vcpu) * VCPU..][..VCPU];
+        let [foreground, background, reads, threads_holder] =
+            [0, 1, 2, VCPU_THREADS_HOLDER].map(|word| words[word].load(Ordering::Acquire));
+        Self { meters: [foreground, background], reads, is_idle: threads_holder == 0 }
+    }
+    /// Clears the meters of a slot, and how often what had it woke: a VCPU of this number has it
+    /// from now on. Only where it is idle, and was left by those before.
+    ///
+    /// # Panics
+    /// Where there is no such slot.
+    pub fn clear(words: &[AtomicU64], vcpu: u32) {
+        let words = &words[slot(vcpu) * VCPU..][..VCPU];
+        store(words, [0; VCPU_THREADS_HOLDER]);
+        words[VCPU_WAKES_LEFT].store(pair(0, vcpu / VCPUS), Ordering::Release);
     }
     /// Writes the core of a VCPU among those of all. One writer at a time.
     ///
     /// # Panics
-    /// Where there is no such VCPU.
+    /// Where there is no such slot.
     pub fn settle(homes: &[AtomicU64], vcpu: u32, core: u32) {
-        let (word, half) = (&homes[vcpu as usize / 2], vcpu as usize % 2);
+        let (word, half) = (&homes[slot(vcpu) / 2], slot(vcpu) % 2);
         let mut cores = halves(word.load(Ordering::Relaxed));
         cores[half] = core;
         word.store(pair(cores[0], cores[1]), Ordering::Release);
@@ -342,11 +366,30 @@ mod tests {
     #[test]
     fn a_vcpu_is_settled_and_its_neighbour_stays() {
         let homes = words(2);
-        for (vcpu, core) in [(2, 7), (3, 9), (2, 8)] {
+        for (vcpu, core) in [(2, 7), (3, 9), (2 + 4 * VCPUS, 8)] {
             Vcpu::settle(&homes, vcpu, core);
         }
         let homes: Vec<_> = homes.iter().map(|it| halves(it.load(Ordering::Relaxed))).collect();
         assert_eq!(homes, [[0, 0], [8, 9]]);
+    }
+
+    #[test]
+    fn a_slot_is_cleared_for_the_next_that_has_it() {
+        let words = words(2 * VCPU);
+        let meters = [VCPU, VCPU + 1, VCPU + 2];
+        meters.iter().for_each(|at| words[*at].store(9, Ordering::Relaxed));
+        for (threads, holder) in [(1, 0), (0, 3), (0, 0)] {
+            words[VCPU + VCPU_THREADS_HOLDER].store(pair(threads, holder), Ordering::Relaxed);
+            let is_idle = threads + holder == 0;
+            let vcpu = Vcpu { meters: [9, 9], reads: 9, is_idle };
+            assert_eq!(Vcpu::read(&words, 1), vcpu);
+            assert_eq!(Vcpu::read(&words, 1 + 5 * VCPUS), vcpu, "it has the same slot");
+        }
+        words[VCPU + VCPU_WAKES_LEFT].store(pair(77, 5), Ordering::Relaxed);
+        Vcpu::clear(&words, 1 + 5 * VCPUS);
+        let cleared = Vcpu { meters: [0, 0], reads: 0, is_idle: true };
+        assert_eq!(Vcpu::read(&words, 1), cleared);
+        assert_eq!(words[VCPU + VCPU_WAKES_LEFT].load(Ordering::Relaxed), pair(0, 5));
     }
 
     #[test]

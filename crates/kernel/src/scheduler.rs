@@ -81,7 +81,7 @@ impl fmt::Debug for Scheduler {
 }
 
 impl Scheduler {
-    /// Loads the scheduler, with room for VCPUs of numbers below `vcpus`, and attaches it. `object`
+    /// Loads the scheduler, with so many slots for VCPUs, and attaches it. `object`
     /// in place of the one that is built in.
     ///
     /// # Errors
@@ -183,7 +183,7 @@ impl Scheduler {
     /// # Errors
     /// As the kernel refuses.
     pub fn send(&mut self, core: u32, queue: &Queue) -> io::Result<()> {
-        let spare = self.spare.get(core as usize).copied().ok_or_else(|| no_room("core", core))?;
+        let spare = self.spare.get(core as usize).copied().ok_or_else(|| no_room(core))?;
         let place = core as usize * QUEUES + spare;
         queue.write(&self.maps.queues.words()[place * QUEUE..][..QUEUE]);
         self.spare[core as usize] = self.call("take", &mut core.to_ne_bytes())? as usize;
@@ -193,13 +193,19 @@ impl Scheduler {
     /// A VCPU stands on this core from now on: its threads are woken there.
     ///
     /// # Errors
-    /// Where there is no room for a core or a VCPU of that number.
+    /// Where there is no room for a core of that number.
     pub fn settle(&mut self, vcpu: u32, core: u32) -> io::Result<()> {
-        if vcpu >= VCPUS || core >= CORES {
-            return Err(no_room("vcpu", vcpu));
+        if core >= CORES {
+            return Err(no_room(core));
         }
         Vcpu::settle(self.maps.homes.words(), vcpu, core);
         Ok(())
+    }
+
+    /// The VCPU of this number has its slot from now on, and its meters read 0. The one before it
+    /// must have left, and its slot be idle ([`Vcpu::is_idle`]).
+    pub fn clear(&mut self, vcpu: u32) {
+        Vcpu::clear(self.maps.vcpus.words(), vcpu);
     }
 
     /// A thread, and what it will fork, belongs to a VCPU from now on.
@@ -220,7 +226,7 @@ impl Scheduler {
     }
 
     /// Lets threads of a VCPU that have waited so long without a budget run for once; for good
-    /// where it `leaves`. How many these are.
+    /// where it `leaves`, which may be said again until its slot is idle. How many these are.
     ///
     /// # Errors
     /// As the kernel refuses.
@@ -250,12 +256,9 @@ impl Scheduler {
         Ok(take())
     }
 
-    /// What is known of a VCPU.
-    ///
-    /// # Errors
-    /// Where there is no room for a VCPU of that number.
-    pub fn vcpu(&self, vcpu: u32) -> io::Result<Vcpu> {
-        Vcpu::read(self.maps.vcpus.words(), vcpu).ok_or_else(|| no_room("vcpu", vcpu))
+    /// What is known of the VCPU that has the slot of this number.
+    pub fn vcpu(&self, vcpu: u32) -> Vcpu {
+        Vcpu::read(self.maps.vcpus.words(), vcpu)
     }
 
     /// What is known of a core.
@@ -263,7 +266,7 @@ impl Scheduler {
     /// # Errors
     /// Where there is no room for a core of that number.
     pub fn core(&self, core: u32) -> io::Result<Core> {
-        Core::read(self.maps.cores.words(), core).ok_or_else(|| no_room("core", core))
+        Core::read(self.maps.cores.words(), core).ok_or_else(|| no_room(core))
     }
 
     /// Whether it is still attached and has lost no event.
@@ -358,7 +361,6 @@ fn said(what: &'static str) -> impl Fn(libbpf_rs::Error) -> io::Error {
     move |error| io::Error::other(format!("the scheduler in the kernel: cannot {what}: {error:#}"))
 }
 
-fn no_room(what: &str, number: u32) -> io::Error {
-    let most = if what == "core" { CORES } else { VCPUS };
-    io::Error::other(format!("{what}{number}: the scheduler in the kernel has room for {most}"))
+fn no_room(core: u32) -> io::Error {
+    io::Error::other(format!("core{core}: the scheduler in the kernel has room for {CORES}"))
 }

@@ -292,12 +292,11 @@ impl<H: Host> Decider<H> {
             return;
         }
         match request {
-            Request::Create { vcpu, reply, .. } if self.is_blind_to(&vcpu) => {
-                let why = "its bandwidth cannot be kept: this run counts no reads VCPU by VCPU; \
-                           drop it, or give a VCPU of the scenario a bandwidth";
-                drop(reply.give(Err(Refusal::Host(why.into()))));
-            }
             Request::Create { name, vcpu, reply } => {
+                if let Err(why) = self.can_have(&vcpu) {
+                    drop(reply.give(Err(Refusal::Host(why))));
+                    return;
+                }
                 let (id, reservation) = (vcpu.id, vcpu.reservation);
                 let note = Note::Name { vcpu: id, name: name.clone() };
                 self.host.record(&Record::Note { at: now, note });

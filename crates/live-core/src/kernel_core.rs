@@ -11,6 +11,7 @@
 //! segments read, here as there.
 
 mod memory;
+mod slots;
 
 use crate::enact::dispatch::Dispatches;
 use crate::enact::lateness::Ends;
@@ -19,6 +20,7 @@ use maracas_core::contract::{End, Grant, Mode, Refused, RunQueue, Segment, Usage
 use maracas_core::journal::Record;
 use maracas_core::{CoreId, Duration, Event, Instant, Rate, VcpuId};
 use memory::Memory;
+pub use slots::{Slots, Taken};
 use std::collections::BTreeMap;
 use std::io;
 
@@ -47,25 +49,30 @@ pub trait Kernel {
     /// Where the kernel cannot be read.
     fn meters(&mut self, vcpu: VcpuId) -> io::Result<[Duration; 2]>;
 
-    /// The core follows this run queue from now on.
+    /// How many VCPUs may be there at once now ([`Slots::room`]).
+    fn room(&mut self) -> usize;
+    /// The core follows this run queue from now on. What it has of VCPUs that have no slot
+    /// yet is left out: they have no threads.
     ///
     /// # Errors
     /// Where the kernel refuses, or has no room for it.
     fn send(&mut self, run_queue: &RunQueue) -> io::Result<()>;
-    /// A VCPU stands on this core from now on: its threads are woken here.
+    /// A VCPU stands on this core from now on: its threads are woken here. It gets a slot where it
+    /// has none.
     ///
     /// # Errors
     /// Where the kernel refuses, or has no room for it.
     fn settle(&mut self, vcpu: VcpuId) -> io::Result<()>;
-    /// A thread, and what it will fork, belongs to a VCPU.
+    /// A thread, and what it will fork, belongs to a VCPU, which gets a slot where it has none.
     ///
     /// # Errors
     /// As the kernel refuses; see [`is_gone`] for a thread that has ended.
     fn join(&mut self, tid: i32, vcpu: VcpuId) -> io::Result<()>;
-    /// The threads of a VCPU belong to none any more.
+    /// The threads of a VCPU belong to none any more, and its slot is free as soon as the kernel
+    /// has nothing of it.
     ///
     /// # Errors
-    /// As the kernel refuses.
+    /// As the kernel refuses; it is tried again then.
     fn leave(&mut self, vcpu: VcpuId) -> io::Result<()>;
 }
 
@@ -138,6 +145,12 @@ impl Reported {
         let reads = meter.saturating_sub(*reported);
         *reported = (*reported).max(meter);
         reads
+    }
+
+    /// Nothing will be reported of this VCPU any more.
+    pub fn forget(&mut self, vcpu: VcpuId) {
+        self.service.remove(&vcpu);
+        self.reads.remove(&vcpu);
     }
 }
 
@@ -321,6 +334,16 @@ impl<K: Kernel> ManagedCore<K::Handle> for KernelCore<K> {
     fn was_relieved(&self) -> bool {
         false
     }
+    fn has_room(&mut self, there: usize) -> Result<(), String> {
+        let room = self.kernel.room();
+        if there < room {
+            return Ok(());
+        }
+        Err(format!(
+            "{there} VCPUs are there, and the scheduler in the kernel has room for {room} at once \
+             now; end one of them, or start the run with --backend agents"
+        ))
+    }
 
     fn vcpu_handles(&mut self) -> &mut [VcpuHandle<K::Handle>] {
         &mut self.vcpu_handles
@@ -346,6 +369,9 @@ impl<K: Kernel> ManagedCore<K::Handle> for KernelCore<K> {
         let id = vcpu_handle.id;
         self.vcpu_handles.push(vcpu_handle);
         let settled = sits.and_then(|_| self.kernel.settle(id));
+        // What was sent of it before it had a slot was left out.
+        let RunQueue { foreground, background, .. } = &self.run_queue;
+        self.is_unsent |= foreground.iter().chain(background).any(|grant| grant.vcpu == id);
         self.report(settled, Refused::Move(id))
     }
     fn detach(&mut self, vcpu: VcpuId, end: End) -> Option<VcpuHandle<K::Handle>> {

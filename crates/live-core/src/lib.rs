@@ -48,7 +48,7 @@ pub use executor::{Executor, Handle, Recoloring, is_gone};
 #[cfg(feature = "faults")]
 pub use fault::Fault;
 pub use host::{HandleOf, Host, Reply, ReplyOf, VcpuHandleOf};
-pub use kernel_core::{Kernel, KernelCore, KernelEvent, Ran, Reported};
+pub use kernel_core::{Kernel, KernelCore, KernelEvent, Ran, Reported, Slots, Taken};
 pub use managed_core::ManagedCore;
 pub use record::Record;
 pub use request::{Ended, Refusal, Request, VcpuStatus};

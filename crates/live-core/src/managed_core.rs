@@ -31,6 +31,14 @@ pub trait ManagedCore<H: Handle> {
     /// Whether the guardian may have acted on what sits here, since this core's agent was stuck.
     fn was_relieved(&self) -> bool;
 
+    /// Whether one VCPU more may come where so many are `there`.
+    ///
+    /// # Errors
+    /// Why not, and the way out.
+    fn has_room(&mut self, _there: usize) -> Result<(), String> {
+        Ok(())
+    }
+
     /// The VCPU handles that sit here.
     fn vcpu_handles(&mut self) -> &mut [VcpuHandle<H>];
     /// That of `vcpu`, if it is here.

@@ -25,12 +25,29 @@ pub fn refusal() -> Option<String> {
 /// What is said of a build without libbpf.
 pub const NOT_BUILT: &str = "a maracas that is built with --features sched-ext";
 
-/// Numbers for which the kernel's side has no room: it schedules every core that the host may have.
+/// For what the kernel's side has no room: it schedules every core that the host may have. A VCPU
+/// that comes later is refused then ([`maracas_live_core::ManagedCore::has_room`]).
 fn beyond(setup: &Setup) -> Option<String> {
     let core = setup.cores.iter().copied().chain(last_core()).find(|core| core.0 >= CORES);
     let core =
         core.map(|core| format!("core {} is none of the {CORES} that it has room for", core.0));
-    let most = setup.vcpus().map(|(vcpu, _)| vcpu.id.0 + 1).max().unwrap_or(0);
-    let vcpus = (most > VCPUS).then(|| format!("{most} VCPUs; it has room for {VCPUS}"));
-    core.or(vcpus)
+    core.or(too_many(setup.vcpus().count()))
+}
+
+/// What is said of a scenario of so many VCPUs, where they are too many.
+fn too_many(vcpus: usize) -> Option<String> {
+    let is_beyond = vcpus > VCPUS as usize;
+    is_beyond.then(|| format!("{vcpus} VCPUs; it has room for {VCPUS} at once"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{VCPUS, too_many};
+
+    #[test]
+    fn as_many_vcpus_as_there_are_slots_and_no_more_can_be_there_at_once() {
+        assert_eq!(too_many(VCPUS as usize), None);
+        let said = "1025 VCPUs; it has room for 1024 at once";
+        assert_eq!(too_many(VCPUS as usize + 1).as_deref(), Some(said));
+    }
 }

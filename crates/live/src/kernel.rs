@@ -16,9 +16,9 @@ use crate::sense::{Counting, VcpuEvents};
 use maracas_core::contract::{End, Grant, Mode, RunQueue};
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
 use maracas_kernel::{Event, Happened, Holds, Queue, Scheduler, VCPUS, Vcpu};
-use maracas_live_core::{Counts, Kernel, KernelEvent, Ran, Reported};
+use maracas_live_core::{Counts, Kernel, KernelEvent, Ran, Reported, Slots, Taken};
 use rustix::thread::gettid;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -50,8 +50,8 @@ struct Shared {
     reported: Reported,
     /// How often each VCPU woke, by what a core was told.
     wakes: BTreeMap<VcpuId, u16>,
-    /// The VCPUs that have threads.
-    vcpus: BTreeSet<VcpuId>,
+    /// Of the VCPUs that have threads.
+    slots: Slots,
 }
 
 impl Shared {
@@ -65,17 +65,19 @@ impl Shared {
             let core = self.numbers.iter().position(|number| number.0 == event.core);
             let Some(core) = core else { continue };
             let event = self.event(&event);
-            self.events[core].push_back(event);
+            self.events[core].extend(event);
         }
         Ok(())
     }
 
-    fn event(&mut self, event: &Event) -> KernelEvent {
-        let (vcpu, at) = (VcpuId(event.vcpu), self.clock.instant(event.at));
-        match event.what {
-            Happened::Woke => KernelEvent::Woke(vcpu, at),
+    /// `None` where it is said of a VCPU whose slot another one has by now.
+    fn event(&mut self, event: &Event) -> Option<KernelEvent> {
+        let at = self.clock.instant(event.at);
+        Some(match event.what {
+            Happened::Woke => KernelEvent::Woke(self.slots.vcpu(event.vcpu)?, at),
             Happened::Spent => KernelEvent::Spent(at),
             Happened::Ran { from, mode, meter, until, reads, end } => {
+                let vcpu = self.slots.vcpu(event.vcpu)?;
                 let from = self.clock.instant(from);
                 let [meter, until] = [meter, until].map(Duration::from_nanos);
                 let (mode, end) = (mode_of(mode), end_of(end));
@@ -85,7 +87,36 @@ impl Shared {
                 let to = at;
                 KernelEvent::Ran(Ran { vcpu, mode, from, to, meter, service, reads, until, end })
             }
+        })
+    }
+
+    /// The number of a VCPU, which gets one where it has none.
+    fn number(&mut self, vcpu: VcpuId) -> io::Result<u32> {
+        if let Some(number) = self.slots.number(vcpu) {
+            return Ok(number);
         }
+        // What is said of who had the slot before is taken for its own.
+        self.read()?;
+        let Taken { number, before } = self.slots.take(vcpu).ok_or_else(|| no_slot(vcpu))?;
+        if let Some(before) = before {
+            self.reported.forget(before);
+            self.wakes.remove(&before);
+        }
+        self.scheduler()?.clear(number);
+        Ok(number)
+    }
+
+    /// Lets VCPUs go that have left and of which the kernel has nothing any more.
+    fn let_go(&mut self) -> io::Result<()> {
+        for number in self.slots.left() {
+            let scheduler = self.scheduler()?;
+            // A thread that was on its way into the queue when it left may be there still.
+            scheduler.tend(number, true, std::time::Duration::ZERO)?;
+            if scheduler.vcpu(number).is_idle {
+                self.slots.let_go(number);
+            }
+        }
+        Ok(())
     }
 
     /// What a core holds, as far as it has come by now.
@@ -94,12 +125,12 @@ impl Shared {
             let scheduler = self.scheduler()?;
             // In this order: what is charged in between is rather missed than counted twice.
             let Some(first) = scheduler.core(core.0)?.holds else { return Ok(None) };
-            let vcpu = scheduler.vcpu(first.vcpu)?;
+            let vcpu = scheduler.vcpu(first.vcpu);
             let now = monotonic_ns();
             let core = scheduler.core(core.0)?;
             if let Some(holds) = core.holds.filter(|it| it.is_as(&first)) {
                 let reads = vcpu.reads + core.pending;
-                return Ok(Some(self.open(&holds, now, &Vcpu { reads, ..vcpu })));
+                return Ok(self.open(&holds, now, &Vcpu { reads, ..vcpu }));
             }
         }
         Ok(None)
@@ -107,14 +138,14 @@ impl Shared {
 
     /// The segment that a core holds, at `now`, by the meter of time as it was charged last and
     /// the reads up to now.
-    fn open(&mut self, holds: &Holds, now: u64, charged: &Vcpu) -> Ran {
-        let (vcpu, mode) = (VcpuId(holds.vcpu), mode_of(holds.mode));
+    fn open(&mut self, holds: &Holds, now: u64, charged: &Vcpu) -> Option<Ran> {
+        let (vcpu, mode) = (self.slots.vcpu(holds.vcpu)?, mode_of(holds.mode));
         let [from, to] = [holds.from, now].map(|at| self.clock.instant(at));
         let meter = holds.meter_at(now, charged.meters[mode as usize]);
         let [meter, until] = [meter, holds.until].map(Duration::from_nanos);
         let service = self.reported.service(vcpu, mode, meter, None);
         let reads = self.reported.reads(vcpu, charged.reads);
-        Ran { vcpu, mode, from, to, meter, service, reads, until, end: End::Metered }
+        Some(Ran { vcpu, mode, from, to, meter, service, reads, until, end: End::Metered })
     }
 }
 
@@ -172,12 +203,19 @@ impl Kernel for ThisKernel {
         lock(&self.shared).running(self.hardware)
     }
     fn meters(&mut self, vcpu: VcpuId) -> io::Result<[Duration; 2]> {
-        let meters = lock(&self.shared).scheduler()?.vcpu(vcpu.0)?.meters;
-        Ok(meters.map(Duration::from_nanos))
+        let mut shared = lock(&self.shared);
+        let Some(number) = shared.slots.number(vcpu) else { return Ok([Duration::ZERO; 2]) };
+        Ok(shared.scheduler()?.vcpu(number).meters.map(Duration::from_nanos))
+    }
+    fn room(&mut self) -> usize {
+        let mut shared = lock(&self.shared);
+        // Where that is refused there is less room; whatever ended the scheduler ends the run.
+        let _ = shared.let_go();
+        shared.slots.room()
     }
     fn send(&mut self, run_queue: &RunQueue) -> io::Result<()> {
         let mut shared = lock(&self.shared);
-        let queue = queue(run_queue, &self.clock, &shared.wakes).ok_or_else(|| {
+        let queue = queue(run_queue, &self.clock, &shared.slots, &shared.wakes).ok_or_else(|| {
             let [foreground, background] = [run_queue.foreground.len(), run_queue.background.len()];
             io::Error::other(format!(
                 "{}: its run queue has {foreground} entries in budget and {background} beside; the \
@@ -190,35 +228,49 @@ impl Kernel for ThisKernel {
         shared.scheduler()?.send(self.hardware.0, &queue)
     }
     fn settle(&mut self, vcpu: VcpuId) -> io::Result<()> {
-        lock(&self.shared).scheduler()?.settle(vcpu.0, self.hardware.0)
+        let mut shared = lock(&self.shared);
+        let number = shared.number(vcpu)?;
+        shared.scheduler()?.settle(number, self.hardware.0)
     }
     fn join(&mut self, tid: i32, vcpu: VcpuId) -> io::Result<()> {
         let mut shared = lock(&self.shared);
-        shared.vcpus.insert(vcpu);
-        shared.scheduler()?.join(tid, vcpu.0)
+        let number = shared.number(vcpu)?;
+        shared.scheduler()?.join(tid, number)
     }
     fn leave(&mut self, vcpu: VcpuId) -> io::Result<()> {
         let mut shared = lock(&self.shared);
-        shared.vcpus.remove(&vcpu);
-        shared.scheduler()?.tend(vcpu.0, true, std::time::Duration::ZERO).map(drop)
+        let Some(number) = shared.slots.leave(vcpu) else { return Ok(()) };
+        shared.scheduler()?.tend(number, true, std::time::Duration::ZERO).map(drop)
     }
+}
+
+fn no_slot(vcpu: VcpuId) -> io::Error {
+    io::Error::other(format!("{vcpu}: no slot is free in the scheduler in the kernel"))
 }
 
 /// A run queue as the kernel reads it, with instants by its own clock, and how often VCPUs woke by
 /// what the policy knows; `None` where there is no room for it.
-fn queue(run_queue: &RunQueue, clock: &Clock, wakes: &BTreeMap<VcpuId, u16>) -> Option<Queue> {
+fn queue(
+    run_queue: &RunQueue,
+    clock: &Clock,
+    slots: &Slots,
+    wakes: &BTreeMap<VcpuId, u16>,
+) -> Option<Queue> {
     let woke = |vcpu: &VcpuId| wakes.get(vcpu).copied().unwrap_or_default();
     let mut queue = Queue::new(run_queue.allowance.0, run_queue.background_allowed);
-    let grant = |grant: &Grant| maracas_kernel::Grant {
-        memory: grant.memory.0,
-        from: if grant.is_ahead() { clock.monotonic_ns(grant.from) } else { 0 },
-        lapses_after: grant.lapses.then(|| woke(&grant.vcpu)),
-        silent: grant.silent,
-        ..maracas_kernel::Grant::new(grant.vcpu.0, grant.until.0.ticks())
+    // What has no slot has no threads: service VCPUs, and what waits for its program.
+    let grant = |grant: &Grant| {
+        Some(maracas_kernel::Grant {
+            memory: grant.memory.0,
+            from: if grant.is_ahead() { clock.monotonic_ns(grant.from) } else { 0 },
+            lapses_after: grant.lapses.then(|| woke(&grant.vcpu)),
+            silent: grant.silent,
+            ..maracas_kernel::Grant::new(slots.number(grant.vcpu)?, grant.until.0.ticks())
+        })
     };
-    // Entries of service VCPUs, which have no threads, do no harm there.
-    let mut has_room = run_queue.foreground.iter().all(|it| queue.push_foreground(grant(it)));
-    has_room &= run_queue.background.iter().all(|it| queue.push_background(grant(it)));
+    let RunQueue { foreground, background, .. } = run_queue;
+    let mut has_room = foreground.iter().filter_map(grant).all(|it| queue.push_foreground(it));
+    has_room &= background.iter().filter_map(grant).all(|it| queue.push_background(it));
     has_room.then_some(queue)
 }
 
@@ -261,7 +313,7 @@ impl KernelCores {
             events: vec![VecDeque::with_capacity(1024); numbers.len()],
             reported: Reported::default(),
             wakes: BTreeMap::new(),
-            vcpus: BTreeSet::new(),
+            slots: Slots::new(VCPUS, VCPUS),
         }));
         let core = |(id, hardware): (usize, &HardwareCore)| {
             let (id, hardware, clock) = (CoreId(id as u16), *hardware, clock.clone());
@@ -334,14 +386,15 @@ impl KernelCores {
         Ok(())
     }
 
-    /// Lets what waits without a budget run for once, and sees whether the scheduler is there.
+    /// Lets what waits without a budget run for once, and what has left go, and sees whether the
+    /// scheduler is there.
     fn tend(&self) -> io::Result<()> {
         let mut shared = lock(&self.shared);
         shared.scheduler()?.check()?;
-        for vcpu in shared.vcpus.clone() {
-            shared.scheduler()?.tend(vcpu.0, false, WAITED)?;
+        for number in shared.slots.numbers() {
+            shared.scheduler()?.tend(number, false, WAITED)?;
         }
-        Ok(())
+        shared.let_go()
     }
 
     /// Gives the host back to the kernel's own scheduler; the VCPU handles, and the first thing
@@ -370,20 +423,27 @@ mod tests {
         let until = Limit(Duration::from_nanos(7));
         let clock = Clock::start();
         let ahead = Instant::from_ticks(11);
-        let wakes = BTreeMap::from([(VcpuId(3), 5)]);
-        run_queue.foreground.push(Grant::new(VcpuId(3), until).silently());
-        run_queue.foreground.push(Grant::new(VcpuId(3), until).ahead(ahead).until_wake());
-        run_queue.background.push(Grant { memory: MemoryLimit(9), ..Grant::new(VcpuId(4), until) });
+        let wakes = BTreeMap::from([(VcpuId(3000), 5)]);
+        let mut slots = Slots::new(VCPUS, VCPUS);
+        let numbers = [3000, 4000].map(|id| slots.take(VcpuId(id)).map(|taken| taken.number));
+        assert_eq!(numbers, [Some(0), Some(1)]);
+        run_queue.foreground.push(Grant::new(VcpuId(7), until));
+        run_queue.foreground.push(Grant::new(VcpuId(3000), until).silently());
+        run_queue.foreground.push(Grant::new(VcpuId(3000), until).ahead(ahead).until_wake());
+        let beside = Grant { memory: MemoryLimit(9), ..Grant::new(VcpuId(4000), until) };
+        run_queue.background.push(beside);
         let mut expected = Queue::new(u64::MAX, false);
-        let grant = maracas_kernel::Grant::new(3, 7);
+        // VCPU 7 has no slot.
+        let grant = maracas_kernel::Grant::new(0, 7);
         assert!(expected.push_foreground(maracas_kernel::Grant { silent: true, ..grant }));
         let coming = grant.ahead(clock.monotonic_ns(ahead));
         let coming = maracas_kernel::Grant { lapses_after: Some(5), ..coming };
         assert!(expected.push_foreground(coming));
-        let beside = maracas_kernel::Grant { memory: 9, ..maracas_kernel::Grant::new(4, 7) };
+        let beside = maracas_kernel::Grant { memory: 9, ..maracas_kernel::Grant::new(1, 7) };
         assert!(expected.push_background(beside));
-        assert_eq!(queue(&run_queue, &clock, &wakes), Some(expected));
-        run_queue.foreground = vec![Grant::new(VcpuId(3), until); maracas_kernel::FOREGROUND + 1];
-        assert!(queue(&run_queue, &clock, &wakes).is_none());
+        assert_eq!(queue(&run_queue, &clock, &slots, &wakes), Some(expected));
+        let one = Grant::new(VcpuId(3000), until);
+        run_queue.foreground = vec![one; maracas_kernel::FOREGROUND + 1];
+        assert!(queue(&run_queue, &clock, &slots, &wakes).is_none());
     }
 }

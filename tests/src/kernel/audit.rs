@@ -148,6 +148,12 @@ pub(super) fn enacted(decider: &mut Decider, world: &World) -> Result<(), String
                 world.now
             ));
         }
+        if let Some(vcpu) = world.misnumbered(usize::from(core.0)) {
+            return Err(format!(
+                "at {}: what {core} has of {vcpu} is not of the number that it has",
+                world.now
+            ));
+        }
         if let Some(vcpu) = world.has_lapsed(usize::from(core.0)) {
             return Err(format!(
                 "at {}: what {core} has of {vcpu} lapsed by a wake that the decider knows of",
@@ -214,7 +220,7 @@ pub(super) fn conserved(told: &Told, world: &World) -> Result<(), String> {
     if world.lost == 0 && world.counted.spent.iter().any(|spent| !spent.is_empty()) {
         return Err(format!("allowances were spent and not told: {:?}", world.counted.spent));
     }
-    for (vcpu, meters) in (0..).map(VcpuId).zip(&world.meters) {
+    for (vcpu, meters) in (0..).map(VcpuId).zip(&world.had) {
         let reported = told.service.get(&vcpu).copied().unwrap_or_default();
         for (reported, had) in reported.iter().zip(meters) {
             // What is as good as spent counts as had.

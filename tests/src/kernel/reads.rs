@@ -84,14 +84,14 @@ impl World {
             }
             if self.ask(&format!("o {core} {reads}"))[core * 7 + 6] == 2 {
                 self.counted.kicked_at[core] = self.now + self.dice.between(0, KICKED);
+                if self.mistake == Some(Mistake::ReadsLost) && self.dice.one_in(4) {
+                    self.ask(&format!("x {core}"));
+                }
             }
         }
         for core in 0..self.cpus.len() {
             if self.counted.kicked_at[core] <= self.now {
                 self.counted.kicked_at[core] = u64::MAX;
-                if self.mistake == Some(Mistake::ReadsLost) && self.dice.one_in(4) {
-                    self.ask(&format!("x {core}"));
-                }
                 self.step("t 0");
             }
         }

@@ -244,6 +244,7 @@ impl Rig {
     /// The run ends; `is_broken`: not in order.
     fn finish(mut self, is_broken: bool) -> Result<KernelPlayed, String> {
         self.world.borrow_mut().charge_reads();
+        self.world.borrow_mut().say(|_, _| true);
         self.decider.finish(Duration::ZERO);
         self.decider.host.told.end();
         self.decider.host.told.verdict()?;
@@ -259,6 +260,7 @@ impl Rig {
             events: told.counts.events,
             jobs: told.counts.jobs[0],
             spendings: world.counted.spendings,
+            reuses: world.lent.reuses,
             is_broken,
             late: told.lateness.worst(instant(world.now)),
         })

@@ -47,6 +47,9 @@ impl Kernel for TwinKernel {
     fn meters(&mut self, vcpu: VcpuId) -> io::Result<[Duration; 2]> {
         Ok(self.world.borrow().meters[vcpu.0 as usize].map(Duration::from_ticks))
     }
+    fn room(&mut self) -> usize {
+        self.world.borrow_mut().room()
+    }
     fn send(&mut self, run_queue: &RunQueue) -> io::Result<()> {
         self.world.borrow_mut().send(self.place(), run_queue)
     }

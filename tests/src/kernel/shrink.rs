@@ -45,5 +45,6 @@ fn simpler(case: &KernelCase) -> Vec<KernelCase> {
     with(&|case| case.faults.sender = none.sender);
     with(&|case| case.faults.starts = none.starts);
     with(&|case| case.faults.chunk = none.chunk);
+    with(&|case| case.faults.slots = none.slots);
     cases
 }

@@ -6,6 +6,7 @@
 
 use super::law::Twin;
 use super::reads::Counted;
+use super::slots::Lent;
 use super::{KernelFaults, Mistake, Program};
 use crate::Dice;
 use maracas_core::contract::{End, Grant, Mode, RunQueue};
@@ -16,14 +17,15 @@ use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 
-/// No such thread; not permitted (errno-base.h).
-const ESRCH: i32 = 3;
+/// Not permitted (errno-base.h).
 const EPERM: i32 = 1;
 
 /// What a core holds, and since when.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
     pub(super) vcpu: VcpuId,
+    /// By the kernel's own number of it.
+    pub(super) number: u32,
     pub(super) mode: Mode,
     pub(super) from: u64,
     /// Where its grant ends.
@@ -40,21 +42,31 @@ pub(super) struct Cpu {
     due: u64,
     /// What it follows.
     pub(super) run_queue: RunQueue,
-    /// How often each VCPU had woken by what its sender knew.
+    /// How often each VCPU had woken by what its sender knew, and what its numbers were.
     known: Vec<u64>,
+    pub(super) numbers: Vec<Option<u32>>,
     /// What was sent and is not taken yet: the sender itself runs there.
-    sent: Option<(RunQueue, Vec<u64>)>,
+    pub(super) sent: Option<Sent>,
     /// What was read of the ring and not taken.
     pub(super) events: VecDeque<KernelEvent>,
     /// Time in which it ran no VCPU.
     pub(super) idle: u64,
 }
 
+/// A run queue that was sent: with how often each VCPU had woken by what its sender knew, and the
+/// numbers by which it was sent.
+#[derive(Clone, Debug)]
+pub(super) struct Sent {
+    run_queue: RunQueue,
+    known: Vec<u64>,
+    pub(super) numbers: Vec<Option<u32>>,
+}
+
 /// An entry of the ring.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Raw {
     Ran { core: usize, held: Held, to: u64, meter: u64, reads: u64, end: End },
-    Woke { core: usize, vcpu: VcpuId, at: u64 },
+    Woke { core: usize, number: u32, at: u64 },
     Spent { core: usize, at: u64 },
 }
 
@@ -67,7 +79,7 @@ pub(super) struct Thread {
     pub(super) joined: Option<VcpuId>,
     program: Program,
     /// What it does before it blocks; 0 = it is blocked, `u64::MAX` = it does not.
-    left: u64,
+    pub(super) left: u64,
     wakes_at: u64,
     jobs: VecDeque<JobId>,
     pub(super) is_gone: bool,
@@ -76,7 +88,7 @@ pub(super) struct Thread {
 /// What a core was told of the VCPUs, and what it was not.
 #[derive(Default)]
 pub(super) struct Learnt {
-    reported: Reported,
+    pub(super) reported: Reported,
     /// How often each VCPU woke, by what a core was told, and in all.
     wakes: Vec<u64>,
     woken: Vec<u64>,
@@ -89,10 +101,12 @@ pub(super) struct World {
     twin: Twin,
     pub(super) now: u64,
     pub(super) cpus: Vec<Cpu>,
-    /// By VCPU and mode.
+    /// By VCPU and mode, and what each had however that was counted.
     pub(super) meters: Vec<[u64; 2]>,
+    pub(super) had: Vec<[u64; 2]>,
+    pub(super) lent: Lent,
     /// Runnable threads of each VCPU, in the order of their turns.
-    turns: Vec<VecDeque<usize>>,
+    pub(super) turns: Vec<VecDeque<usize>>,
     pub(super) threads: Vec<Thread>,
     pub(super) homes: BTreeMap<VcpuId, CoreId>,
     ring: VecDeque<Raw>,
@@ -123,11 +137,14 @@ impl World {
     ) -> Self {
         let known = vec![0; vcpus];
         let cpu = Cpu { spent_at: u64::MAX, due: u64::MAX, known, ..Cpu::default() };
+        let slots = if faults.slots == 0 { vcpus } else { faults.slots };
         Self {
-            twin: Twin::start(program, cores, vcpus, faults.least),
+            twin: Twin::start(program, cores, slots, faults.least),
             now: 0,
             cpus: vec![cpu; cores],
             meters: vec![[0; 2]; vcpus],
+            had: vec![[0; 2]; vcpus],
+            lent: Lent::new(slots, vcpus),
             turns: vec![VecDeque::new(); vcpus],
             threads: Vec::new(),
             homes: BTreeMap::new(),
@@ -154,7 +171,8 @@ impl World {
     pub(super) fn step(&mut self, step: &str) {
         let said = self.ask(step);
         let (cores, vcpus) = said.split_at(self.cpus.len() * 7);
-        for (vcpu, said) in vcpus.chunks(3).enumerate() {
+        for (slot, said) in vcpus.chunks(3).enumerate() {
+            let Some(vcpu) = self.lent.owners[slot].map(|vcpu| vcpu.0 as usize) else { continue };
             self.meters[vcpu] = [said[0] as u64, said[1] as u64];
             self.counted.meters[1][vcpu] = said[2] as u64;
         }
@@ -163,7 +181,8 @@ impl World {
         }
         let mut on = Vec::new();
         for (core, said) in cores.chunks(7).enumerate() {
-            let next = u32::try_from(said[0]).ok().map(VcpuId);
+            let number = u32::try_from(said[0]).ok();
+            let next = number.map(|number| self.lent.whose(number));
             let mode = if said[1] == 0 { Mode::Foreground } else { Mode::Background };
             on.extend(next);
             self.cpus[core].spent_at = u64::try_from(said[3]).unwrap_or(u64::MAX);
@@ -174,11 +193,11 @@ impl World {
             }
             let goes_on = before.filter(|it| end.is_none() && Some(it.vcpu) == next);
             let from = goes_on.map_or(self.now, |it| it.from);
-            self.cpus[core].held = next.map(|vcpu| {
+            self.cpus[core].held = next.zip(number).map(|(vcpu, number)| {
                 let until = self.limit(core, vcpu, mode);
                 let meter = self.meters[vcpu.0 as usize][mode as usize];
                 assert!(meter <= until, "{vcpu} has {meter} of {until} ns on core{core}");
-                Held { vcpu, mode, from, until }
+                Held { vcpu, number, mode, from, until }
             });
             self.hold_to_memory(core, said[6] == 1);
         }
@@ -233,6 +252,9 @@ impl World {
 
     /// Puts an event into the ring, whose reader is woken where it is news or half of it is full.
     pub(super) fn put(&mut self, raw: Raw, is_news: bool) {
+        if self.holds_back(raw) {
+            return;
+        }
         if self.faults.ring != 0 && self.ring.len() >= self.faults.ring {
             self.lost += 1;
             return;
@@ -243,22 +265,27 @@ impl World {
     }
 
     /// Sorts all that is in the ring by core.
-    fn read(&mut self) {
+    pub(super) fn read(&mut self) {
         while let Some(raw) = self.ring.pop_front() {
             let (core, event) = match raw {
-                Raw::Woke { core, vcpu, at } => (core, KernelEvent::Woke(vcpu, instant(at))),
-                Raw::Ran { core, held, to, meter, reads, end } => {
-                    (core, KernelEvent::Ran(self.segment(held, to, [meter, reads], end)))
+                Raw::Woke { core, number, at } => {
+                    (core, self.who(number).map(|vcpu| KernelEvent::Woke(vcpu, instant(at))))
                 }
-                Raw::Spent { core, at } => (core, KernelEvent::Spent(instant(at))),
+                Raw::Ran { core, held, to, meter, reads, end } => {
+                    let vcpu = self.who(held.number);
+                    let held = vcpu.map(|vcpu| Held { vcpu, ..held });
+                    let ran = held.map(|held| self.segment(held, to, [meter, reads], end));
+                    (core, ran.map(KernelEvent::Ran))
+                }
+                Raw::Spent { core, at } => (core, Some(KernelEvent::Spent(instant(at)))),
             };
-            self.cpus[core].events.push_back(event);
+            self.cpus[core].events.extend(event);
         }
     }
 
     fn segment(&mut self, held: Held, to: u64, meters: [u64; 2], end: End) -> Ran {
         let [meter, reads] = meters;
-        let Held { vcpu, mode, from, until } = held;
+        let Held { vcpu, mode, from, until, .. } = held;
         let [meter, until] = [meter, until].map(Duration::from_ticks);
         let spent = (end == End::LimitReached).then_some(until);
         let service = self.learnt.reported.service(vcpu, mode, meter, spent);
@@ -305,7 +332,11 @@ impl World {
         if self.mistake == Some(Mistake::NotSent) && self.dice.one_in(50) {
             return Ok(());
         }
-        self.cpus[core].sent = Some((run_queue.clone(), self.learnt.wakes.clone()));
+        let RunQueue { foreground, background, .. } = run_queue;
+        let grants = foreground.iter().chain(background);
+        let numbers = grants.map(|grant| self.lent.slots.number(grant.vcpu)).collect();
+        let (run_queue, known) = (run_queue.clone(), self.learnt.wakes.clone());
+        self.cpus[core].sent = Some(Sent { run_queue, known, numbers });
         if core != self.faults.sender {
             self.take(core);
         }
@@ -318,18 +349,21 @@ impl World {
     }
 
     fn take(&mut self, core: usize) {
-        let Some((run_queue, wakes)) = self.cpus[core].sent.take() else { return };
+        let Some(Sent { run_queue, known, numbers }) = self.cpus[core].sent.take() else { return };
         let RunQueue { foreground, background, background_allowed, allowance } = &run_queue;
         let allowed = u8::from(*background_allowed);
-        let counts = [foreground.len(), background.len()];
+        let (ahead, beside) = numbers.split_at(foreground.len());
+        let counts = [ahead, beside].map(|numbers| numbers.iter().flatten().count());
         let mut step = format!("q {core} {} {allowed} {} {}", allowance.0, counts[0], counts[1]);
-        for grant in foreground.iter().chain(background) {
+        for (grant, number) in foreground.iter().chain(background).zip(&numbers) {
+            let Some(number) = number else { continue };
             let (until, from) = (grant.until.0.ticks(), grant.from.ticks());
-            let wakes = if grant.lapses { wakes[grant.vcpu.0 as usize] + 1 } else { 0 };
-            let _ = write!(step, " {} {until} {} {from} {wakes}", grant.vcpu.0, grant.memory.0);
+            let wakes = if grant.lapses { known[grant.vcpu.0 as usize] + 1 } else { 0 };
+            let _ = write!(step, " {number} {until} {} {from} {wakes}", grant.memory.0);
         }
         self.takes_nothing_back(core, &run_queue);
-        (self.cpus[core].run_queue, self.cpus[core].known) = (run_queue, wakes);
+        let cpu = &mut self.cpus[core];
+        (cpu.run_queue, cpu.known, cpu.numbers) = (run_queue, known, numbers);
         self.counted.taken[core] = self.counted.meters[0][core];
         self.step(&step);
     }
@@ -355,7 +389,7 @@ impl World {
 
     /// What a core follows, or will as soon as the sender sleeps.
     pub(super) fn sent(&self, core: usize) -> &RunQueue {
-        let sent = self.cpus[core].sent.as_ref().map(|(run_queue, _)| run_queue);
+        let sent = self.cpus[core].sent.as_ref().map(|sent| &sent.run_queue);
         sent.unwrap_or(&self.cpus[core].run_queue)
     }
 
@@ -363,48 +397,11 @@ impl World {
     pub(super) fn has_lapsed(&self, core: usize) -> Option<VcpuId> {
         let cpu = &self.cpus[core];
         let (run_queue, known) = match &cpu.sent {
-            Some((run_queue, known)) => (run_queue, known),
+            Some(sent) => (&sent.run_queue, &sent.known),
             None => (&cpu.run_queue, &cpu.known),
         };
         let mut vcpus = run_queue.foreground.iter().filter(|it| it.lapses).map(|it| it.vcpu);
         vcpus.find(|vcpu| known[vcpu.0 as usize] != self.learnt.wakes[vcpu.0 as usize])
-    }
-
-    pub(super) fn settle(&mut self, vcpu: VcpuId, core: CoreId) {
-        if self.mistake != Some(Mistake::NotSettled) || !self.dice.one_in(4) {
-            self.homes.insert(vcpu, core);
-        }
-    }
-
-    /// A thread belongs to a VCPU from now on.
-    pub(super) fn join(&mut self, tid: i32, vcpu: VcpuId) -> io::Result<()> {
-        let place = tid as usize - 1;
-        if self.threads[place].is_gone {
-            return Err(io::Error::from_raw_os_error(ESRCH));
-        }
-        self.may(true)?;
-        if self.threads[place].joined.is_none() {
-            self.threads[place].joined = Some(vcpu);
-            if self.threads[place].left > 0 {
-                self.count(place);
-            }
-        }
-        Ok(())
-    }
-
-    /// The threads of a VCPU belong to none any more.
-    pub(super) fn leave(&mut self, vcpu: VcpuId) -> io::Result<()> {
-        self.may(true)?;
-        if self.mistake == Some(Mistake::NotLeft) {
-            return Ok(());
-        }
-        for place in 0..self.threads.len() {
-            if self.threads[place].joined == Some(vcpu) {
-                self.uncount(place);
-                self.threads[place].joined = None;
-            }
-        }
-        Ok(())
     }
 }
 
@@ -440,8 +437,9 @@ impl World {
     }
 
     /// A runnable thread counts among those of its VCPU from now on.
-    fn count(&mut self, place: usize) {
+    pub(super) fn count(&mut self, place: usize) {
         let Some(vcpu) = self.threads[place].joined else { return };
+        let number = self.lent.number(vcpu);
         let turns = &mut self.turns[vcpu.0 as usize];
         if turns.contains(&place) {
             return;
@@ -449,20 +447,21 @@ impl World {
         turns.push_back(place);
         if turns.len() == 1 {
             let core = self.homes.get(&vcpu).copied().unwrap_or_default();
-            let raw = Raw::Woke { core: usize::from(core.0), vcpu, at: self.now };
+            let raw = Raw::Woke { core: usize::from(core.0), number, at: self.now };
             self.put(raw, true);
             self.learnt.woken[vcpu.0 as usize] += 1;
         }
-        self.step(&format!("w {}", vcpu.0));
+        self.step(&format!("w {number}"));
     }
 
-    fn uncount(&mut self, place: usize) {
+    pub(super) fn uncount(&mut self, place: usize) {
         let Some(vcpu) = self.threads[place].joined else { return };
+        let number = self.lent.number(vcpu);
         let turns = &mut self.turns[vcpu.0 as usize];
         let before = turns.len();
         turns.retain(|it| *it != place);
         if turns.len() < before {
-            self.step(&format!("b {}", vcpu.0));
+            self.step(&format!("b {number}"));
         }
     }
 
@@ -493,7 +492,7 @@ impl World {
         let wakes = self.threads.iter().map(|thread| thread.wakes_at);
         let spent = self.cpus.iter().flat_map(|cpu| [cpu.spent_at, cpu.due]);
         let spent = spent.map(|at| at.saturating_sub(self.faults.least));
-        let reads = [self.counted.next_change()];
+        let reads = [self.counted.next_change(), self.lent.next_change()];
         ends.chain(wakes).chain(spent).chain(reads).min().unwrap_or(u64::MAX)
     }
 
@@ -502,7 +501,10 @@ impl World {
         let front = |held: &Held| self.turns[held.vcpu.0 as usize].front().copied();
         let ran: Vec<_> = self.cpus.iter().filter_map(|it| front(it.held.as_ref()?)).collect();
         for cpu in &mut self.cpus {
-            cpu.idle += if cpu.held.is_none() { time } else { 0 };
+            match cpu.held {
+                None => cpu.idle += time,
+                Some(held) => self.had[held.vcpu.0 as usize][held.mode as usize] += time,
+            }
         }
         self.now += time;
         for place in &ran {
@@ -510,6 +512,7 @@ impl World {
             *left = if *left == u64::MAX { *left } else { left.saturating_sub(time) };
         }
         self.step(&format!("t {time}"));
+        self.lingered();
         for place in ran {
             if self.threads[place].left == 0 {
                 self.end_turn(place);

@@ -55,9 +55,22 @@ impl<H: Host> Decider<H> {
         }
     }
 
-    /// Whether `vcpu` is promised bandwidth and what it reads is not counted.
-    pub(super) fn is_blind_to(&mut self, vcpu: &Vcpu) -> bool {
-        vcpu.bandwidth.is_some() && !self.cores().all(|core| self.host.core(core).counts().reads)
+    /// Whether the machine can have this VCPU beside those that it has, whatever the policy says.
+    ///
+    /// # Errors
+    /// Why not, and the way out.
+    pub(super) fn can_have(&mut self, vcpu: &Vcpu) -> Result<(), String> {
+        // What it is promised is known by what it reads.
+        if vcpu.bandwidth.is_some() && !self.cores().all(|core| self.host.core(core).counts().reads)
+        {
+            return Err(
+                "its bandwidth cannot be kept: this run counts no reads VCPU by VCPU; drop \
+                        it, or give a VCPU of the scenario a bandwidth"
+                    .into(),
+            );
+        }
+        let there = self.known.len();
+        self.cores().next().map_or(Ok(()), |core| self.host.core(core).has_room(there))
     }
 
     /// All VCPUs, by number.

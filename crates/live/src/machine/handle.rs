@@ -18,7 +18,6 @@ use crate::host::wait::Wakeup;
 use crate::progress::{Page, Progress, Source};
 use crate::setup::Means;
 use maracas_core::{CoreId, Instant, JobId, Reservation, Vcpu, VcpuId};
-use maracas_kernel::VCPUS;
 use maracas_live_core::{Refusal, VcpuStatus};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -331,12 +330,6 @@ impl Handle {
         members: &Members,
     ) -> Result<(VcpuId, CoreId), Refusal> {
         let id = VcpuId(self.mailbox.next_id.fetch_add(1, Ordering::Relaxed));
-        if self.mailbox.means.kernel && id.0 >= VCPUS {
-            return Err(Refusal::Host(format!(
-                "the scheduler in the kernel has room for {VCPUS} VCPUs in a run, and no number is \
-                 used again; start a new run"
-            )));
-        }
         let core = self.mailbox.arrive(name, &Vcpu { id, ..vcpu })?;
         let hardware = self.mailbox.cores[usize::from(core.0)];
         match self.mailbox.held(id, |_| self.bind(id, members, hardware)).and_then(|bound| bound) {
