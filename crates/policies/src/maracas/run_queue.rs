@@ -108,7 +108,9 @@ impl Cores {
                     false => Ahead::Begun { chunk_min },
                 }
             }
-            other => other,
+            other @ (Ahead::Nothing | Ahead::Watched | Ahead::Unwatched | Ahead::Begun { .. }) => {
+                other
+            }
         }
     }
 
