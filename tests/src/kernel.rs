@@ -170,8 +170,12 @@ pub struct KernelCase {
     pub mistake: Option<Mistake>,
     programs: Vec<(VcpuId, Program)>,
     requests: Vec<Due>,
+    /// Surplus time goes by turns, where the policy has some: then what is ahead goes far.
+    has_turns: bool,
 }
 
+/// A turn of surplus time.
+const SLICE: &str = "500us";
 /// Periods, in microseconds.
 const PERIODS: [u64; 7] = [1_000, 2_000, 4_000, 5_000, 8_000, 10_000, 20_000];
 /// The least budget, in nanoseconds.
@@ -222,6 +226,7 @@ impl KernelCase {
             mistake: None,
             programs,
             requests: Vec::new(),
+            has_turns: Dice::new(seed ^ 0x51ce).one_in(2),
         };
         if dice.one_in(2) {
             case.draw_requests(&mut dice);
@@ -287,8 +292,9 @@ impl KernelCase {
         let base = random.system.clone();
         let longest = base.vcpus.iter().map(|vcpu| vcpu.reservation.period.ticks()).max();
         let until = longest.unwrap_or(10) * 6;
-        let (mistake, requests) = (None, Vec::new());
-        Some(Self { entry, base, faults, until, seed: 1, mistake, programs, requests })
+        let (mistake, requests, has_turns) = (None, Vec::new(), false);
+        let seed = 1;
+        Some(Self { entry, base, faults, until, seed, mistake, programs, requests, has_turns })
     }
 
     /// The system with the service VCPUs that the policy needs.
@@ -307,8 +313,12 @@ impl KernelCase {
     /// Grants ahead, where the policy gives some: this machine is the one that begins them.
     fn params(&self) -> Params {
         let mut params = Params::new();
-        if self.entry.params.iter().any(|spec| spec.name == "ahead") {
+        let takes = |name| self.entry.params.iter().any(|spec| spec.name == name);
+        if takes("ahead") {
             params.set("ahead", Value::Flag(true));
+        }
+        if self.has_turns && takes("background_slice") {
+            params.set("background_slice", Value::Text(SLICE.into()));
         }
         if self.faults.chunk > 0 {
             params.set("bandwidth", Value::Text(BANDWIDTH.into()));
@@ -437,7 +447,8 @@ fn draw_faults(dice: &mut Dice, cores: usize) -> KernelFaults {
 impl fmt::Display for KernelCase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, cores) = (self.entry.name, self.base.cores.len());
-        writeln!(f, "{name} on {cores} cores for {} ns, seed {}", self.until, self.seed)?;
+        let turns = if self.has_turns { ", turns of surplus time" } else { "" };
+        writeln!(f, "{name} on {cores} cores for {} ns, seed {}{turns}", self.until, self.seed)?;
         for vcpu in &self.base.vcpus {
             let program = self.programs.iter().find(|(id, _)| *id == vcpu.id).map(|it| it.1);
             let (c, t) = (vcpu.reservation.budget, vcpu.reservation.period);

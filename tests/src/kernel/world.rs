@@ -393,14 +393,17 @@ impl World {
         sent.unwrap_or(&self.cpus[core].run_queue)
     }
 
-    /// A VCPU with a grant of which the sender knew fewer wakes than it has learnt of since.
+    /// A VCPU with a grant of which the sender knew fewer wakes than it has learnt of since. Where
+    /// it was refused that a VCPU is woken on a core, that core learns of no wake.
     pub(super) fn has_lapsed(&self, core: usize) -> Option<VcpuId> {
         let cpu = &self.cpus[core];
         let (run_queue, known) = match &cpu.sent {
             Some(sent) => (&sent.run_queue, &sent.known),
             None => (&cpu.run_queue, &cpu.known),
         };
-        let mut vcpus = run_queue.foreground.iter().filter(|it| it.lapses).map(|it| it.vcpu);
+        let vcpus = run_queue.foreground.iter().filter(|it| it.lapses).map(|it| it.vcpu);
+        let is_home = |vcpu: &VcpuId| self.homes.get(vcpu) == Some(&CoreId(core as u16));
+        let mut vcpus = vcpus.filter(is_home);
         vcpus.find(|vcpu| known[vcpu.0 as usize] != self.learnt.wakes[vcpu.0 as usize])
     }
 }

@@ -195,6 +195,9 @@ enum Ahead {
     Watched,
     /// The next chunk of each VCPU. Nothing else depends on when it comes: no decision is due then.
     Unwatched,
+    /// The same, and what has begun of what is given as `Silent` else: the VCPU may be using it,
+    /// which is reported when it stops.
+    Begun { chunk_min: Duration },
     /// Of each VCPU that has something to run so many chunks, as they come if it goes on so, and
     /// its turns of surplus time: no decision is due before half of them are used.
     Silent { depth: usize, chunk_min: Duration },

@@ -1,7 +1,8 @@
 use super::*;
 use crate::testing::{Machine, Manners, with};
 use alloc::string::String;
-use maracas_core::contract::{End, Grant, Limit, Mode, Segment};
+use maracas_core::contract::{End, Grant, Limit, Mode, Segment, Usage};
+use maracas_core::{Job, JobId};
 
 /// One core with VCPUs (C, T), all of them there at 0 and busy if `awake` says so.
 fn machine(params: &[(&str, &str)], vcpus: &[(u64, u64)], awake: &[u32]) -> Machine {
@@ -456,4 +457,62 @@ fn what_goes_on_is_granted_far_ahead() {
     assert_eq!((run_queue.background.len(), told), (66, 3), "the last turn, and what is left");
     // Half of the chunks of one of them have come.
     assert_eq!(machine.plan.wake, Instant::from_ticks(40));
+}
+
+/// Two VCPUs that run from 0 on, the first by a job or without, and nothing is reported of them.
+fn untold(vcpus: &[(u64, u64)], has_job: bool) -> (Box<dyn Policy>, Plan) {
+    let ticks = Duration::from_ticks;
+    let vcpus = (0..).zip(vcpus).map(|(id, &(c, t))| Vcpu::new(id, ticks(c), ticks(t)));
+    let system = System::new(1, vcpus.collect());
+    let params = with(&[("ahead", "true"), ("background_slice", "2ns")]);
+    let mut policy = (ENTRY.build)(&system, &params).unwrap_or_else(|v| panic!("{v:?}"));
+    for vcpu in system.vcpus.iter().map(|vcpu| vcpu.id) {
+        let woke = Event::Woke { vcpu, on_behalf: None, exact: true };
+        policy.on_event(Instant::ZERO, &woke);
+    }
+    if has_job {
+        let id = JobId { vcpu: VcpuId(0), index: 0 };
+        let job = Job { id, release: Instant::ZERO, deadline: Instant::from_ticks(10) };
+        policy.on_event(Instant::ZERO, &Event::Released(job));
+    }
+    let mut plan = Plan::new(1);
+    maracas_core::contract::decide(&mut *policy, Instant::ZERO, &mut plan);
+    (policy, plan)
+}
+
+/// What began by what was foreseen may be in use, which is reported when it ends: it is not taken
+/// back while a VCPU waits for its answer, when nothing else is given far ahead.
+#[test]
+fn what_has_begun_far_ahead_stays() {
+    let ticks = Duration::from_ticks;
+    let foreseen = |until, from| {
+        let grant = Grant::new(VcpuId(0), Limit(ticks(until)));
+        grant.ahead(Instant::from_ticks(from)).until_wake()
+    };
+    for has_job in [false, true] {
+        let (mut policy, mut plan) = untold(&[(2, 10), (5, 10)], has_job);
+        let foreground = &plan.run_queue(CoreId(0)).foreground;
+        assert!(foreground.contains(&foreseen(4, 10).silently()), "{foreground:?}");
+        let now = Instant::from_ticks(31);
+        policy.on_event(now, &Event::Left(VcpuId(1)));
+        policy.on_event(now, &Event::Arrived(Vcpu::new(2, ticks(5), ticks(10))));
+        maracas_core::contract::decide(&mut *policy, now, &mut plan);
+        assert!(plan.verdicts().is_empty(), "it waits for what left");
+        let expected = [Grant::new(VcpuId(0), Limit(ticks(2))), foreseen(8, 30)];
+        assert_eq!(plan.run_queue(CoreId(0)).foreground, expected);
+    }
+}
+
+/// Also where the chunk that comes next is made longer by one that is to be used.
+#[test]
+fn there_is_room_for_all_that_is_given_far_ahead() {
+    let (mut policy, mut plan) = untold(&[(36, 200); 4], false);
+    for vcpu in (0..4).map(VcpuId) {
+        let [from, to] = [0, 1].map(|part| Instant::from_ticks(u64::from(vcpu.0) * 10 + part * 10));
+        let usage = Usage { service: to - from, ..Usage::default() };
+        let (core, mode, end) = (CoreId(0), Mode::Foreground, End::Preempted);
+        policy.on_event(to, &Event::Ran(Segment { vcpu, core, mode, from, to, usage, end }));
+    }
+    maracas_core::contract::decide(&mut *policy, Instant::from_ticks(40), &mut plan);
+    assert_eq!(plan.run_queue(CoreId(0)).foreground.len(), 64);
 }

@@ -4,6 +4,7 @@ use super::Ahead;
 use super::background::{Interval, OfferRank, Order, Ratio};
 use super::states::States;
 use crate::parts::activity::Activity;
+use crate::parts::ahead;
 use crate::parts::pibs::Pibs;
 use crate::parts::priority;
 use crate::parts::sporadic::Sporadic;
@@ -82,12 +83,13 @@ impl Server {
             Self::Pibs { .. } => None,
         }
     }
-    /// What it may use from when on, by chunks, where all that may be used is, without a block:
-    /// the reading of its meter at which each ends, where that reads `meter` now.
+    /// What it may use from when on, by chunks, where each is used up, without a block: the reading
+    /// of its meter at which each ends, where that reads `meter` now. From the second chunk on,
+    /// whether it has come or not; in the same steps however much of the first is used, so that
+    /// what was foreseen before is foreseen again.
     fn foreseen(
         &self,
         meter: Duration,
-        now: Instant,
         chunk_min: Duration,
     ) -> impl Iterator<Item = (Instant, Duration)> + use<> {
         let mut server = match self {
@@ -95,13 +97,12 @@ impl Server {
             Self::Pibs { .. } => None,
         };
         let mut until = meter;
-        let mut at = now;
         iter::from_fn(move || {
             let server = server.as_mut()?;
-            let usable = server.usable(at);
-            server.charge(usable, chunk_min);
-            until += usable;
-            at = server.first()?;
+            let head = server.usable(server.first()?);
+            server.charge(head, chunk_min);
+            until += head;
+            let at = server.first()?;
             Some((at, until + server.usable(at)))
         })
     }
@@ -423,7 +424,7 @@ impl Local {
         let grant = Grant::new(state.id, Limit(state.foreground + usable));
         let looks_at = match ahead {
             Ahead::Nothing => None,
-            Ahead::Watched | Ahead::Unwatched | Ahead::Silent { .. } => {
+            Ahead::Watched | Ahead::Unwatched | Ahead::Begun { .. } | Ahead::Silent { .. } => {
                 self.grant_ahead(place, state, grant, now, ahead)
             }
         };
@@ -462,27 +463,22 @@ impl Local {
         let coming = state.server.coming(now).filter(|(at, _)| *at < settles);
         let until = |amount| Grant::new(state.id, Limit(state.foreground + amount));
         granted.extend(coming.map(|(at, amount)| until(amount).ahead(at)));
-        if let Ahead::Silent { depth, chunk_min } = ahead
-            && state.runnable()
-            && state.activity.is_done()
-            && settles == Instant::NEVER
-        {
-            // Not with a job to do: it ends, and what it used comes back by when that was.
-            // What comes after a use that is to come comes later where the VCPU blocks before.
-            for (at, until) in state.server.foreseen(state.foreground, now, chunk_min).take(depth) {
-                if granted.last().is_some_and(|last| last.until < Limit(until)) {
-                    let grant = Grant::new(state.id, Limit(until));
-                    granted.push(grant.ahead(at).until_wake());
+        match ahead {
+            Ahead::Silent { depth, chunk_min } => {
+                let depth = if settles == Instant::NEVER { depth } else { 0 };
+                grant_foreseen(granted, state, now, depth, chunk_min);
+                if depth > 0
+                    && let Some((last, others)) = granted.split_last_mut()
+                    && last.lapses
+                {
+                    others.iter_mut().for_each(|grant| *grant = grant.silently());
+                    // That of the last is told, if all have begun.
+                    let begins = granted[granted.len() / 2..].iter().map(|grant| grant.from);
+                    return Some(begins.into_iter().find(|at| *at > now).unwrap_or(Instant::NEVER));
                 }
             }
-            if let Some((last, others)) = granted.split_last_mut()
-                && last.lapses
-            {
-                others.iter_mut().for_each(|grant| *grant = grant.silently());
-                // That of the last is told, if all have begun.
-                let begins = granted[granted.len() / 2..].iter().map(|grant| grant.from);
-                return Some(begins.into_iter().find(|at| *at > now).unwrap_or(Instant::NEVER));
-            }
+            Ahead::Begun { chunk_min } => grant_foreseen(granted, state, now, 0, chunk_min),
+            Ahead::Nothing | Ahead::Watched | Ahead::Unwatched => {}
         }
         // What is ahead begins without a look, but for the chunk after it.
         let is_last = |(at, _)| state.server.next(at).is_none();
@@ -492,5 +488,40 @@ impl Local {
     /// What all are granted now and ahead, in their order.
     pub(super) fn granted(&self) -> impl Iterator<Item = Grant> {
         self.granted.iter().flatten().copied()
+    }
+}
+
+/// Grants what the VCPU has up to `depth` chunks farther, as they come if it goes on running; and
+/// what of it has begun, of which it may have used some that is not reported yet.
+///
+/// What comes after a use that is to come comes later where the VCPU blocks before.
+fn grant_foreseen(
+    granted: &mut Vec<Grant>,
+    state: &State,
+    now: Instant,
+    depth: usize,
+    chunk_min: Duration,
+) {
+    // Nothing comes back before the last of what is there.
+    if !state.runnable() || depth == 0 && state.server.next(now).is_some() {
+        return;
+    }
+    let had = granted[0].until;
+    let foreseen = state.server.foreseen(state.foreground, chunk_min);
+    let foreseen = foreseen.skip_while(|(_, until)| Limit(*until) <= had);
+    for (at, until) in foreseen.take(ahead::DEPTH) {
+        // There is room for one beyond, if `depth` is 0.
+        let is_beyond = granted.len() > depth;
+        if is_beyond && at > now {
+            break;
+        }
+        let Some(last) = granted.last_mut() else { break };
+        if last.until < Limit(until) {
+            let grant = Grant::new(state.id, Limit(until)).ahead(at).until_wake();
+            match is_beyond && last.lapses {
+                true => *last = grant,
+                false => granted.push(grant),
+            }
+        }
     }
 }

@@ -25,7 +25,7 @@ pub(crate) const BACKGROUND: usize = 256;
 /// The most grants ahead of a VCPU, and turns of surplus time of a core: of budgets of 10 ms and
 /// turns of 2 ms these last for more than 100 ms, so that decisions cost little beside what they
 /// decide. The law looks through all that are used up.
-const DEPTH: usize = 16;
+pub(crate) const DEPTH: usize = 16;
 pub(crate) const TURNS: usize = 64;
 /// From when an entry counts that is one of several of its VCPU and need not wait.
 pub(crate) const AT_ONCE: Instant = Instant::from_ticks(1);
