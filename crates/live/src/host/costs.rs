@@ -170,6 +170,7 @@ impl Keeps {
 mod tests {
     use super::*;
     use crate::host::platform::Platform;
+    use std::iter;
 
     fn us(micros: u64) -> Duration {
         Duration::from_micros(micros)
@@ -193,10 +194,12 @@ mod tests {
                 return eprintln!("skipped: needs SCHED_FIFO: {error}");
             }
         };
-        eprintln!("{costs:?}");
         let steps = [costs.taken, costs.setting, costs.switch, costs.wake.p50];
         assert!(steps.iter().all(|step| !step.is_zero()), "{costs:?}");
-        assert!(costs.interrupt.is_none_or(|it| costs.taken > it), "{costs:?}");
+        // One is measured after the other, and a host may run at half its speed in between.
+        let tries = iter::once(costs).chain(iter::repeat_with(|| measure(&cores).unwrap()));
+        let exceeds = |costs: &Costs| costs.interrupt.is_none_or(|it| costs.taken > it);
+        assert!(tries.take(5).any(|costs| exceeds(&costs)), "{costs:?}, and four times more");
         let Costs { taken, .. } = measure(&few(&cores)).expect("as before");
         assert!(taken < costs.taken * 10 && costs.taken < taken * 10, "{taken} {costs:?}");
     }
