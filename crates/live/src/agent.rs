@@ -42,7 +42,7 @@ pub(crate) struct Agents<'a> {
     pub(crate) deciders: Deciders<Decider>,
     /// One wake-up an agent.
     pub(crate) wakeups: Vec<Arc<Wakeup>>,
-    /// The freeze thread of each core.
+    /// What the freeze thread of each core is asked to do.
     freeze_queues: Vec<Arc<FreezeQueue>>,
     /// Signalled when the mailbox has a request; the first core's agent waits for it.
     pub(crate) mail: &'a Wakeup,

@@ -34,7 +34,7 @@ struct Freezing {
 
 impl Freezing {
     /// Wants it thawed; whether a freeze thread must act for that.
-    fn release(&self) -> bool {
+    fn thaw(&self) -> bool {
         self.wanted.store(false, Ordering::Release);
         // Taken: a thread is acting, perhaps on what was wanted before.
         let is_doubtful = self.is_doubtful.load(Ordering::Acquire);
@@ -148,7 +148,7 @@ impl FreezeQueue {
     pub(crate) fn post(&self, group: &Arc<FreezableGroup>, frozen: bool) {
         if frozen {
             group.state.wanted.store(true, Ordering::Release);
-        } else if !group.state.release() {
+        } else if !group.state.thaw() {
             return;
         }
         self.order(Order::Group(Arc::clone(group)));
@@ -248,11 +248,11 @@ mod tests {
     fn what_was_never_stopped_needs_no_thread_to_let_it_go() {
         let state = Freezing::default();
         state.wanted.store(true, Ordering::Release);
-        assert!(!state.release(), "no thread has acted yet");
+        assert!(!state.thaw(), "no thread has acted yet");
         assert!(state.act(|_| Err(io::ErrorKind::Other.into())).is_ok(), "and none has to now");
         state.wanted.store(true, Ordering::Release);
         assert!(state.act(|_| Ok(())).is_ok());
-        assert!(state.release(), "the kernel was asked to stop it");
+        assert!(state.thaw(), "the kernel was asked to stop it");
     }
 
     #[test]

@@ -103,9 +103,10 @@ impl Cores {
             Ahead::Silent { chunk_min, .. } => {
                 let shares = self.settings.slice.is_some() || local.background.len() < 2;
                 let is_silent = depth > 1 && shares && self.is_settled;
-                match is_silent {
-                    true => Ahead::Silent { depth, chunk_min },
-                    false => Ahead::Begun { chunk_min },
+                if is_silent {
+                    Ahead::Silent { depth, chunk_min }
+                } else {
+                    Ahead::Begun { chunk_min }
                 }
             }
             other @ (Ahead::Nothing | Ahead::Watched | Ahead::Unwatched | Ahead::Begun { .. }) => {

@@ -518,9 +518,10 @@ fn grant_foreseen(
         let Some(last) = granted.last_mut() else { break };
         if last.until < Limit(until) {
             let grant = Grant::new(state.id, Limit(until)).ahead(at).until_wake();
-            match is_beyond && last.lapses {
-                true => *last = grant,
-                false => granted.push(grant),
+            if is_beyond && last.lapses {
+                *last = grant;
+            } else {
+                granted.push(grant);
             }
         }
     }
