@@ -263,6 +263,10 @@ impl Moved {
 #[derive(Clone, Default, Debug)]
 pub(super) struct Interval {
     chosen: Option<VcpuId>,
+    /// Where the slice of the chosen one ends, by its background meter; `None` = it has none.
+    slice_end: Option<Limit>,
+    /// Whether the run queue has a limit for the chosen one, and for no other.
+    pub(super) is_written: bool,
     last_foreground: Option<VcpuId>,
     /// The chosen one, and the one with a claim to stay, when the order was arranged last.
     arranged: [Option<VcpuId>; 2],
@@ -270,24 +274,40 @@ pub(super) struct Interval {
 
 impl Interval {
     /// `vcpu` ran in the foreground: the interval is over.
-    pub(super) const fn end(&mut self, vcpu: VcpuId) {
-        self.chosen = None;
+    pub(super) fn end(&mut self, vcpu: VcpuId) {
+        self.choose(None);
         self.last_foreground = Some(vcpu);
     }
     /// `vcpu` lost the core to the foreground. The next one is chosen now, so that the right one
     /// begins when the core returns to the background, however late the next decision comes.
     pub(super) fn interrupt(&mut self, vcpu: VcpuId) {
-        self.chosen.take_if(|chosen| *chosen == vcpu);
+        if self.chosen == Some(vcpu) {
+            self.choose(None);
+        }
     }
     /// `vcpu` blocked, left or used up its slice: if it was chosen, another must be, and it has
     /// no claim to be kept any more.
     pub(super) fn drop(&mut self, vcpu: VcpuId) {
-        self.chosen.take_if(|chosen| *chosen == vcpu);
+        self.interrupt(vcpu);
         self.last_foreground.take_if(|last| *last == vcpu);
     }
     /// Which VCPU the interval belongs to.
     pub(super) const fn chosen(&self) -> Option<VcpuId> {
         self.chosen
+    }
+    fn choose(&mut self, vcpu: Option<VcpuId>) {
+        self.is_written &= self.chosen == vcpu;
+        self.chosen = vcpu;
+    }
+    /// The chosen one may run until its background meter stands there.
+    pub(super) fn ends_at(&mut self, slice_end: Option<Limit>) {
+        self.slice_end = slice_end;
+        self.is_written = false;
+    }
+    /// Up to where the surplus time of `vcpu` is granted.
+    pub(super) fn grant(&self, vcpu: VcpuId) -> Grant {
+        let slice_end = self.slice_end.filter(|_| self.chosen == Some(vcpu));
+        Grant::new(vcpu, slice_end.unwrap_or(Limit::NEVER))
     }
 
     /// Puts `order` into the order in which surplus time is offered: the chosen one, then the
@@ -322,7 +342,11 @@ impl Interval {
         } else {
             for vcpu in moved.some.drain(..) {
                 let Some(state) = states.get_mut(vcpu) else { continue };
-                let (before, offer) = (state.offer(), self.offer(rule, state, stay, now));
+                let offer = self.offer(rule, state, stay, now);
+                if offer.is_asleep() && state.offered == OfferRank::ASLEEP {
+                    continue;
+                }
+                let before = state.offer();
                 if !priority::serves_requests(state.role) && !offer.compare(&before).is_eq() {
                     order.put(&before, offer, &mut moved.edits);
                     state.set_offer(offer);
@@ -334,7 +358,7 @@ impl Interval {
         }
         let first = order.runnable().next();
         if let Some(state) = first.and_then(|vcpu| states.get_mut(vcpu)) {
-            self.chosen = Some(state.id);
+            self.choose(Some(state.id));
             self.arranged[0] = self.chosen;
             let offer = self.offer(rule, state, stay, now);
             state.set_offer(offer);
@@ -361,8 +385,12 @@ impl State {
     fn offer(&self) -> Offer {
         Offer { vcpu: self.id, place: self.place, rank: self.offered, measure: self.measure }
     }
+    /// It stands by `offer` from now on.
     fn set_offer(&mut self, offer: Offer) {
-        (self.offered, self.measure) = (offer.rank, offer.measure);
+        self.offered = offer.rank;
+        if !offer.is_asleep() {
+            self.measure = offer.measure;
+        }
     }
 }
 
@@ -370,20 +398,25 @@ impl State {
 /// first what is left of the chosen one's. All but the last may end silently.
 ///
 /// A turn that a budget interrupts goes on after it, until the next decision.
-pub(super) fn turns(order: &Order, chosen: VcpuId, slice: Duration, states: &States) -> Vec<Grant> {
+pub(super) fn turns(
+    order: &Order,
+    interval: &Interval,
+    slice: Duration,
+    states: &States,
+) -> Vec<Grant> {
     let runnable = order.runnable().filter_map(|vcpu| states.get(vcpu));
     // What each has had after the turns so far, by the rule and by its meter.
     let mut waiting: Vec<_> = runnable.map(|it| (it.bgt, it.urgency(), it.background)).collect();
     let count = ahead::TURNS.min(ahead::BACKGROUND.saturating_sub(order.len()));
     let mut turns = Vec::with_capacity(count);
-    let first = waiting.iter().position(|(_, (_, vcpu), _)| *vcpu == chosen);
+    let first = waiting.iter().position(|(_, (_, vcpu), _)| Some(*vcpu) == interval.chosen);
     let mut next = first;
     while turns.len() < count
         && let Some(place) = next
     {
         let (bgt, (_, vcpu), meter) = &mut waiting[place];
-        let more = match states.get(*vcpu).map(|state| state.slice_end.0) {
-            Some(end) if turns.is_empty() => end.saturating_sub(*meter),
+        let more = match interval.slice_end {
+            Some(Limit(end)) if turns.is_empty() => end.saturating_sub(*meter),
             _ => slice,
         };
         (*bgt, *meter) = (*bgt + more, *meter + more);

@@ -143,7 +143,10 @@ impl Cores {
         // Reported late, it may have moved since.
         let interval = &mut self.locals[place(segment.core)].interval;
         let service = segment.usage.service;
-        state.requests += segment.usage.reads + segment.usage.writes;
+        let requests = segment.usage.reads + segment.usage.writes;
+        if requests > 0 {
+            state.requests += requests;
+        }
         let blocked = match segment.end {
             End::Blocked | End::Exited => true,
             End::Preempted | End::LimitReached | End::MemorySpent | End::Moved | End::Metered => {

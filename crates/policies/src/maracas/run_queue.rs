@@ -8,14 +8,16 @@ use super::Ahead;
 use super::background::{self, Moved, Rule};
 use super::cores::Cores;
 use crate::parts::ahead;
+use super::vcpu::State;
 use alloc::vec::Vec;
+use core::mem;
 use maracas_core::contract::{Grant, Limit, Plan};
 use maracas_core::{CoreId, Instant};
 
 /// Room for what one call of [`Cores::look`] and of [`Cores::write`] works on.
 #[derive(Default)]
 pub(super) struct Room {
-    /// Grants to be written, and where on the foreground list.
+    /// Grants that may be others than those that stand on the foreground list, and where.
     grants: Vec<(usize, Grant)>,
     /// VCPUs whose place on the background list may be another.
     moved: Moved,
@@ -59,10 +61,12 @@ impl Cores {
             let id = local.touched[place];
             let Some(state) = states.get_mut(id) else { continue };
             let grant = local.look(state, now, ahead);
-            if state.urgency().0 != state.rank {
+            if state.misplaced {
                 return false;
             }
-            room.grants.push((state.place as usize, grant));
+            if mem::replace(&mut state.granted, grant.until) != grant.until {
+                room.grants.push((state.place as usize, grant));
+            }
             room.moved.push(id);
         }
         local.touched.clear();
@@ -77,18 +81,19 @@ impl Cores {
             if let Some(state) = states.get_mut(*id) {
                 state.settle(now);
                 state.server.update(now);
-                state.rank = state.urgency().0;
+                state.misplaced = false;
             }
         }
-        local.foreground.sort_unstable_by_key(|id| (states.get(*id).map(|state| state.rank), *id));
+        local.foreground.sort_unstable_by_key(|id| states.get(*id).map(State::urgency));
         local.begin_anew();
         local.is_silent = matches!(ahead, Ahead::Silent { .. });
         room.grants.clear();
         room.moved.begin(true);
         for place in 0..local.foreground.len() {
             let Some(state) = states.get_mut(local.foreground[place]) else { continue };
-            (state.place, state.seen) = (place as u32, <_>::default());
+            state.put(place);
             let grant = local.look(state, now, ahead);
+            state.granted = grant.until;
             room.grants.push((place, grant));
         }
     }
@@ -168,16 +173,14 @@ impl Cores {
         let new = local.interval.arrange(settings.rule, order, moved, states, now);
         let chosen = local.interval.chosen();
         let turns = if let Ahead::Silent { .. } = ahead { settings.slice } else { None };
-        if let Some(state) = chosen.filter(|_| new).and_then(|id| states.get_mut(id)) {
-            state.slice_end = match settings.slice {
-                Some(slice) => Limit(state.background + slice),
-                None => Limit::NEVER,
-            };
+        if new && let (Some(slice), Some(chosen)) = (settings.slice, chosen) {
+            let meter = states.get(chosen).map(|state| state.background);
+            local.interval.ends_at(meter.map(|meter| Limit(meter + slice)));
         }
-        let until = chosen.and_then(|id| states.get(id)).map_or(Limit::NEVER, |s| s.slice_end);
-        let grant = |id| Grant::new(id, if chosen == Some(id) { until } else { Limit::NEVER });
-        if let (Some(slice), Some(chosen)) = (turns, chosen) {
-            let turns = background::turns(order, chosen, slice, states);
+        let interval = &mut local.interval;
+        if let (Some(slice), Some(_)) = (turns, chosen) {
+            interval.is_written = false;
+            let turns = background::turns(order, interval, slice, states);
             let last = order.vcpus().map(|vcpu| Grant::new(vcpu, Limit::NEVER));
             let grants: Vec<_> = turns.into_iter().chain(last).collect();
             if !plan.run_queue(core).background.iter().eq(&grants) {
@@ -189,7 +192,8 @@ impl Cores {
         }
         let background = &plan.run_queue(core).background;
         if moved.all || background.len() != order.len() {
-            let grants = order.vcpus().map(grant);
+            interval.is_written = true;
+            let grants = order.vcpus().map(|vcpu| interval.grant(vcpu));
             if !background.iter().copied().eq(grants.clone()) {
                 let background = &mut plan.run_queue_mut(core).background;
                 background.clear();
@@ -199,16 +203,17 @@ impl Cores {
         }
         // Only the chosen one, which is first, has a limit.
         let loses = |first: &Grant| chosen != Some(first.vcpu) && first.until != Limit::NEVER;
-        if background.first().is_some_and(loses) {
+        let is_written = mem::replace(&mut interval.is_written, true);
+        if !is_written && background.first().is_some_and(loses) {
             plan.run_queue_mut(core).background[0].until = Limit::NEVER;
         }
         for edit in &moved.edits {
             edit.apply(&mut plan.run_queue_mut(core).background);
         }
-        if let Some(chosen) = chosen
-            && plan.run_queue(core).background[0] != grant(chosen)
+        if let Some(chosen) = chosen.filter(|_| !is_written)
+            && plan.run_queue(core).background[0] != interval.grant(chosen)
         {
-            plan.run_queue_mut(core).background[0] = grant(chosen);
+            plan.run_queue_mut(core).background[0] = interval.grant(chosen);
         }
     }
 }

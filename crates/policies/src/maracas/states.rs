@@ -6,22 +6,34 @@ use crate::parts::jobs::ByVcpu;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem;
+use core::num::NonZero;
 use maracas_core::{CoreId, VcpuId};
 
 /// Where a VCPU is.
 #[derive(Clone, Copy, Debug)]
 struct Home {
     core: CoreId,
-    /// Its slot there.
-    slot: u32,
+    /// One more than its slot there. Never 0, so that the list takes 8 bytes a VCPU.
+    end: NonZero<u32>,
 }
+
+impl Home {
+    fn new(core: CoreId, slot: usize) -> Self {
+        Self { core, end: NonZero::<u32>::MIN.saturating_add(slot as u32) }
+    }
+    const fn slot(self) -> usize {
+        self.end.get() as usize - 1
+    }
+}
+
+const _: () = assert!(size_of::<Option<Home>>() == 8);
 
 /// What is known of the VCPUs of one core.
 #[derive(Default, Debug)]
 struct Slots {
     states: Vec<Option<State>>,
     /// Those without a VCPU.
-    free: Vec<u32>,
+    free: Vec<usize>,
 }
 
 /// What is known of the VCPUs of all cores, or of one.
@@ -46,35 +58,35 @@ impl States {
     /// What is known of `vcpu`, if it is on one of these cores.
     #[inline]
     pub(super) fn get(&self, vcpu: VcpuId) -> Option<&State> {
-        let Home { core, slot } = *self.homes.get(vcpu)?;
-        self.cores.get(self.place(core))?.states.get(slot as usize)?.as_ref()
+        let home = *self.homes.get(vcpu)?;
+        self.cores.get(self.place(home.core))?.states.get(home.slot())?.as_ref()
     }
     /// The same, to be changed.
     #[inline]
     pub(super) fn get_mut(&mut self, vcpu: VcpuId) -> Option<&mut State> {
-        let Home { core, slot } = *self.homes.get(vcpu)?;
-        let place = self.place(core);
-        self.cores.get_mut(place)?.states.get_mut(slot as usize)?.as_mut()
+        let home = *self.homes.get(vcpu)?;
+        let place = self.place(home.core);
+        self.cores.get_mut(place)?.states.get_mut(home.slot())?.as_mut()
     }
     /// Takes in what is known of a VCPU, which is on the core that it says.
     pub(super) fn insert(&mut self, state: State) {
         let (vcpu, core) = (state.id, state.core);
         let place = self.place(core);
         let Slots { states, free } = &mut self.cores[place];
-        let slot = free.pop().unwrap_or(states.len() as u32);
-        match states.get_mut(slot as usize) {
+        let slot = free.pop().unwrap_or(states.len());
+        match states.get_mut(slot) {
             Some(room) => *room = Some(state),
             None => states.push(Some(state)),
         }
-        Arc::make_mut(&mut self.homes).insert(vcpu, Home { core, slot });
+        Arc::make_mut(&mut self.homes).insert(vcpu, Home::new(core, slot));
     }
     /// Takes out what is known of a VCPU.
     pub(super) fn remove(&mut self, vcpu: VcpuId) -> Option<State> {
-        let Home { core, slot } = Arc::make_mut(&mut self.homes).remove(vcpu)?;
-        let place = self.place(core);
+        let home = Arc::make_mut(&mut self.homes).remove(vcpu)?;
+        let place = self.place(home.core);
         let Slots { states, free } = self.cores.get_mut(place)?;
-        free.push(slot);
-        states.get_mut(slot as usize)?.take()
+        free.push(home.slot());
+        states.get_mut(home.slot())?.take()
     }
     /// The VCPU is on another core from now on.
     pub(super) fn migrate(&mut self, vcpu: VcpuId, to: CoreId) {

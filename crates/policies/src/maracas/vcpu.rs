@@ -10,7 +10,7 @@ use crate::parts::priority;
 use crate::parts::sporadic::Sporadic;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::iter;
+use core::{iter, mem};
 use maracas_core::contract::{Grant, Limit};
 use maracas_core::{CoreId, Duration, Instant, Job, JobId, Role, Soonest, Vcpu, VcpuId};
 
@@ -140,9 +140,9 @@ impl Server {
     }
 }
 
-/// What is known of one VCPU, in three cache lines of 64 bytes: two that every event and every look
-/// need, and one for background time. With thousands of VCPUs each line is one more that no near
-/// cache has.
+/// What is known of one VCPU, in three cache lines of 64 bytes: two that events and looks need, and
+/// one for background time and what changes seldom. With thousands of VCPUs each line is one more
+/// that no near cache has.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(super) struct State {
@@ -157,25 +157,26 @@ pub(super) struct State {
     /// Its place on its core's foreground list.
     pub(super) place: u32,
     pub(super) seen: Seen,
+    /// Whether its core's `asleep` has an instant of it: else that is not touched for its sake.
+    pub(super) sleeps_on: bool,
     /// Its rank in the order of the background rule, of which `measure` is the rest.
     pub(super) offered: OfferRank,
-    /// It arrived at run time and has no BGT yet.
-    pub(super) newcomer: bool,
+    /// Whether its urgency may be another than when it was put at its place.
+    pub(super) misplaced: bool,
     pub(super) server: Server,
-    /// Its span of urgency when it was put at its place.
-    pub(super) rank: Duration,
-    /// D, where that lies before the period's end.
-    pub(super) deadline: Duration,
     /// A reservation that sets in when the job under way is complete, which was promised the old
     /// one, or at that instant.
     pub(super) becomes: Option<Box<(Instant, Vcpu)>>,
-    /// What it is ordered by among those of its rank in the order of the background rule.
+    /// Up to where it was granted its budget when it was looked at last.
+    pub(super) granted: Limit,
+    /// D, where that lies before the period's end.
+    pub(super) deadline: Duration,
+    /// What it is ordered by among those of its rank in the order of the background rule; of what
+    /// sleeps nothing.
     pub(super) measure: Ratio,
     /// Background CPU time for the fair rule.
     pub(super) bgt: Duration,
     pub(super) requests: u64,
-    /// Where its background grant ends while it is the chosen one.
-    pub(super) slice_end: Limit,
     /// Its background meter, as far as it was reported.
     pub(super) background: Duration,
     /// It moved while it waited with budget: where its foreground meter stands when it has used
@@ -183,20 +184,26 @@ pub(super) struct State {
     /// marks an empty place in the field with the most unused values: in place, this line would be
     /// read for every VCPU that is looked up.
     pub(super) delayed: Option<Box<(Duration, Instant)>>,
+    /// It arrived at run time and has no BGT yet.
+    pub(super) newcomer: bool,
 }
 
 const _: () = assert!(size_of::<Option<State>>() == 192);
 const _: () = assert!(core::mem::offset_of!(State, server) == 64);
-const _: () = assert!(core::mem::offset_of!(State, becomes) == 128);
+const _: () = assert!(core::mem::offset_of!(State, deadline) == 128);
 
-/// How a VCPU counted when it was looked at last.
-#[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Seen {
-    /// It runs programs and had something to run.
-    waits: bool,
-    /// It had something to run, and budget for it.
-    on_budget: bool,
+/// What a VCPU had when it was looked at last.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) enum Seen {
+    /// Nothing to run.
+    #[default]
+    Asleep,
+    /// Something to run, but no budget for it.
+    Spent,
+    /// Something to run, and budget for it.
+    OnBudget,
 }
+
 
 impl State {
     pub(super) fn new(vcpu: &Vcpu, core: CoreId, at: Instant) -> Self {
@@ -211,17 +218,22 @@ impl State {
             bgt: Duration::ZERO,
             newcomer: false,
             requests: 0,
-            slice_end: Limit::NEVER,
             delayed: None,
             activity: Activity::default(),
             place: 0,
-            rank: Duration::ZERO,
             offered: OfferRank::ASLEEP,
             measure: Ratio::NONE,
-            seen: Seen::default(),
+            seen: Seen::Asleep,
+            sleeps_on: false,
+            misplaced: false,
+            granted: Limit::NEVER,
             touched: false,
             becomes: None,
         }
+    }
+    /// Its place on its core's foreground list; nothing was seen of it there yet.
+    pub(super) fn put(&mut self, place: usize) {
+        (self.place, self.seen, self.sleeps_on) = (place as u32, Seen::Asleep, false);
     }
     /// Whether it could have run on its budget before `now` and still has some of that.
     pub(super) fn waits_with_budget(&self, now: Instant) -> bool {
@@ -265,7 +277,9 @@ impl State {
         // If it is runnable as far as is known, either nothing changed or its block is not reported
         // yet: what it used before must be charged before a sporadic server learns of the wake.
         if !self.runnable() || matches!(self.server, Server::Pibs { .. }) {
+            let before = self.server.period();
             self.server.wake(at, served, !self.runnable());
+            self.misplaced |= self.server.period() != before;
         }
         self.activity.wake(at);
     }
@@ -296,8 +310,10 @@ impl State {
     /// Has a reservation set in that is due at `now`.
     pub(super) fn settle(&mut self, now: Instant) {
         if let Some(becomes) = self.becomes.take_if(|becomes| becomes.0 <= now) {
+            let before = self.urgency();
             self.server.change(&becomes.1, now);
             self.deadline = becomes.1.reservation.deadline;
+            self.misplaced |= self.urgency() != before;
         }
     }
     /// It blocked at `at`; reported late, it may have woken since. True if it sleeps.
@@ -305,7 +321,8 @@ impl State {
         let woken = self.activity.block(at);
         match woken {
             Some(woken) if self.runnable() => {
-                self.server.wake(woken, Some(self.server.period()), false);
+                let period = self.server.period();
+                self.server.wake(woken, Some(period), false);
                 return false;
             }
             Some(release) => self.wake(release, None),
@@ -435,14 +452,27 @@ impl Local {
             (None, false) => (Instant::NEVER, next),
         };
         self.awake.set(place, awake.min(state.settles()));
-        self.asleep.set(place, asleep);
-        let before = state.seen;
-        let waits = runs && !priority::serves_requests(state.role);
-        state.seen = Seen { waits, on_budget: runs && !spent };
-        self.waiting = self.waiting + usize::from(waits) - usize::from(before.waits);
-        let counted = usize::from(before.on_budget);
-        self.on_budget = self.on_budget + usize::from(state.seen.on_budget) - counted;
+        if state.sleeps_on || asleep != Instant::NEVER {
+            state.sleeps_on = asleep != Instant::NEVER;
+            self.asleep.set(place, asleep);
+        }
+        let seen = match (runs, spent) {
+            (false, _) => Seen::Asleep,
+            (true, true) => Seen::Spent,
+            (true, false) => Seen::OnBudget,
+        };
+        let before = mem::replace(&mut state.seen, seen);
+        if before != seen {
+            self.count(before, seen, priority::serves_requests(state.role));
+        }
         grant
+    }
+    /// One that was seen as `before` is `now`.
+    fn count(&mut self, before: Seen, now: Seen, serves_requests: bool) {
+        let is_on = |seen| usize::from(seen == Seen::OnBudget);
+        self.on_budget = self.on_budget + is_on(now) - is_on(before);
+        let waits = |seen| usize::from(seen != Seen::Asleep && !serves_requests);
+        self.waiting = self.waiting + waits(now) - waits(before);
     }
 
     /// Notes what the VCPU at `place` is granted now and ahead; when to look at it again, where
