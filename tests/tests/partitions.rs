@@ -28,8 +28,6 @@ const ALONE: [(&str, &[(&str, &str)]); 8] = [
     ("maracas", &[("background_slice", "7ns")]),
     ("round-robin", &[]),
 ];
-/// Those of them, the first ones, that lend what they have of a core.
-const LENDING: usize = ALONE.len() - 1;
 
 /// A policy of one core, and its plan.
 type Alone = (Box<dyn Policy>, Plan);
@@ -308,7 +306,7 @@ fn lent(name: &str, params: &Params, case: &(System, Vec<Program>), seed: u64) -
 
 #[test]
 fn what_is_lent_decides_as_the_policy_would_and_is_whole_when_it_comes_back() {
-    for (name, given) in &ALONE[..LENDING] {
+    for (name, given) in ALONE {
         let params = params(given);
         let mut alone = 0;
         for seed in 0..SYSTEMS {

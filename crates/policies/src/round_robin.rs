@@ -8,19 +8,22 @@
 //! Core `id mod m` (or the pinned core) takes the VCPU to the end of its run queue. The first
 //! runnable one runs until its meter reaches the limit `meter + quantum` or it blocks; then it goes
 //! to the end of the run queue. Nothing is promised, so all time is background time: the live
-//! machine raises only foreground grants to real-time priority.
+//! machine raises only foreground grants to real-time priority. A core decides alone, unless a VCPU
+//! comes, goes or changes.
 //! # Invariants
 //! The run queue of a core holds each of its VCPUs once. Between two VCPUs of a core that are
 //! always runnable, the service received differs by at most one quantum.
 //! # Where we differ from the paper
 //! The quantum is finite; the paper studies the limit of small ones.
 
-use crate::parts::jobs::ByVcpu;
+use crate::parts::by_core::ByCore;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::any::Any;
 use maracas_core::admission::{CoreVerdict, Objection, Verdict};
 use maracas_core::contract::{
-    Claims, End, Entry, Event, Grant, Limit, Needs, Plan, Policy, Segment, no_service_vcpus,
+    Apart, Claims, End, Entry, Event, Grant, Limit, Needs, Part, Plan, Policy, Segment,
+    no_service_vcpus,
 };
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{CoreId, Duration, Instant, System, Vcpu, VcpuId};
@@ -54,11 +57,12 @@ struct Turn {
     meter: Duration,
 }
 
-/// The run queues stand in the plan alone, in the order of the turns' numbers.
+/// The policy of all cores, or of one. The run queues stand in the plan alone, in the order of the
+/// turns' numbers.
 struct State {
     quantum: Duration,
     cores: usize,
-    turns: ByVcpu<Turn>,
+    turns: ByCore<Turn>,
     next: u64,
     arrived: Vec<(VcpuId, CoreId)>,
     left: Vec<(VcpuId, CoreId)>,
@@ -88,15 +92,7 @@ fn no_quantum() -> Verdict {
 fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
     let quantum = params.time(&QUANTUM).filter(|quantum| !quantum.is_zero());
     let Some(quantum) = quantum else { return Err(no_quantum()) };
-    let mut state = State {
-        quantum,
-        cores: system.cores.len(),
-        turns: ByVcpu::default(),
-        next: 1,
-        arrived: Vec::new(),
-        left: Vec::new(),
-        to_end: Vec::new(),
-    };
+    let mut state = State::new(quantum, CoreId(0), system.cores.len());
     for vcpu in &system.vcpus {
         state.enter(vcpu, Duration::ZERO);
     }
@@ -109,10 +105,23 @@ fn host(vcpu: &Vcpu, cores: usize) -> CoreId {
 }
 
 impl State {
+    /// Of so many cores from `first` on, without a VCPU.
+    fn new(quantum: Duration, first: CoreId, cores: usize) -> Self {
+        Self {
+            quantum,
+            cores,
+            turns: ByCore::new(first, cores),
+            next: 1,
+            arrived: Vec::new(),
+            left: Vec::new(),
+            to_end: Vec::new(),
+        }
+    }
+
     /// `vcpu`, which has received `meter` so far, comes to its core.
     fn enter(&mut self, vcpu: &Vcpu, meter: Duration) {
         let core = host(vcpu, self.cores);
-        self.turns.insert(vcpu.id, Turn { core, number: 0, meter });
+        self.turns.insert(vcpu.id, core, Turn { core, number: 0, meter });
         self.arrived.push((vcpu.id, core));
         self.to_end.push(Grant::new(vcpu.id, Limit(meter + self.quantum)));
     }
@@ -175,5 +184,36 @@ impl Policy for State {
             self.turns.get_mut(grant.vcpu).into_iter().for_each(|turn| turn.number = self.next);
             self.next += 1;
         }
+    }
+
+    fn apart(&mut self) -> Option<&mut dyn Apart> {
+        Some(self)
+    }
+}
+
+impl Part for State {}
+
+/// The part as it was made by [`Apart::part`].
+fn own(part: &mut dyn Part) -> Option<&mut State> {
+    let part: &mut dyn Any = part;
+    part.downcast_mut()
+}
+
+impl Apart for State {
+    fn part(&self, core: CoreId) -> Box<dyn Part> {
+        Box::new(Self::new(self.quantum, core, 1))
+    }
+    fn is_settled(&self) -> bool {
+        self.arrived.is_empty() && self.left.is_empty() && self.to_end.is_empty()
+    }
+    fn lend(&mut self, part: &mut dyn Part) {
+        let Some(own) = own(part) else { return };
+        self.turns.lend(&mut own.turns);
+        own.next = self.next;
+    }
+    fn take_back(&mut self, part: &mut dyn Part) {
+        let Some(own) = own(part) else { return };
+        self.turns.take_back(&mut own.turns);
+        self.next = self.next.max(own.next);
     }
 }

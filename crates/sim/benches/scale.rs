@@ -8,19 +8,25 @@
 //! is played to a fresh policy; the last [`DECISIONS`] of it are timed, in processor time. After
 //! criterion's own figures the medians are printed as a table; `SCALE_FIGURES=DIRECTORY` has them
 //! drawn too.
+//!
+//! Two ways of deciding are timed. *One thread for all cores*, as in the simulator: what it knows
+//! of all VCPUs goes through the caches of one core. And *each core alone*, as on the live machine,
+//! where a core's part of the policy decides there ([`Apart`]): the streams of [`ALONE`] cores, one
+//! after the other, so that a cache holds what one core knows, as each core's own cache does.
 
 #![allow(clippy::print_stdout)] // The medians are read on stdout.
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use maracas_core::contract::{Entry, Observer, decide};
+use maracas_core::contract::{Apart, Entry, Observer, Part, decide};
 use maracas_core::params::Params;
 use maracas_core::{
-    Arrival, Cost, Duration, Event, Instant, MAX_CORES, Plan, Policy, Program, System, Vcpu,
-    Workload,
+    Arrival, CoreId, Cost, Duration, Event, Instant, MAX_CORES, Plan, Policy, Program, System,
+    Vcpu, VcpuId, Workload,
 };
 use maracas_sim::{Options, run};
 use maracas_sweep::figure::{Drawing, Figure, Line};
 use rustix::time::{ClockId, clock_gettime};
+use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time;
 
@@ -30,6 +36,10 @@ const PARTITIONED: [&str; 4] = ["maracas", "p-edf", "p-rm", "round-robin"];
 const GLOBAL: [&str; 1] = ["g-edf"];
 /// How many decisions are timed: some milliseconds of them.
 const DECISIONS: usize = 20_000;
+/// How many cores are played alone: all are alike.
+const ALONE: usize = 4;
+/// How many decisions of each of them are timed, after a quarter as many that are not.
+const DECISIONS_ALONE: usize = 4_000;
 
 /// SplitMix64 as a number in [0, 1).
 fn uniform(state: &mut u64) -> f64 {
@@ -50,10 +60,7 @@ fn system(cores: usize, vcpus: u32) -> (System, Vec<Program>) {
         let period = Duration::from_micros(micros);
         let budget = Duration::from_ticks((period.ticks() as f64 * share) as u64);
         let offset = Duration::from_ticks((period.ticks() as f64 * uniform(&mut state)) as u64);
-        programs.push(Program::new(
-            maracas_core::VcpuId(id),
-            Workload::Periodic { cost: Cost::Fixed(budget) },
-        ));
+        programs.push(Program::new(VcpuId(id), Workload::Periodic { cost: Cost::Fixed(budget) }));
         Vcpu { arrival: Arrival::Periodic { offset }, ..Vcpu::new(id, budget, period) }
     });
     (System::new(cores, vcpus.collect()), programs)
@@ -70,10 +77,39 @@ fn cpu_time() -> time::Duration {
     time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
+/// An event that a policy is given, or `None` where it is asked.
+type Call = (Instant, Option<Event>);
+
+/// Plays `calls`, of which so many ask; how long the last `timed` decisions took, with their
+/// events.
+fn play(
+    policy: &mut dyn Policy,
+    plan: &mut Plan,
+    calls: &[Call],
+    (decisions, timed): (usize, usize),
+) -> time::Duration {
+    let mut early = decisions - timed;
+    let mut begun = None;
+    for (at, event) in calls {
+        if early == 0 && begun.is_none() {
+            begun = Some(cpu_time());
+        }
+        match event {
+            Some(event) => policy.on_event(*at, event),
+            None => {
+                decide(policy, *at, plan);
+                early = early.saturating_sub(1);
+            }
+        }
+    }
+    black_box(&plan);
+    begun.map_or(time::Duration::ZERO, |begun| cpu_time() - begun)
+}
+
 /// The events that a machine gave its policy and when it asked.
 #[derive(Default)]
 struct Stream {
-    calls: Vec<(Instant, Option<Event>)>,
+    calls: Vec<Call>,
     decisions: usize,
 }
 
@@ -102,23 +138,97 @@ impl Stream {
     fn play(&self, entry: &Entry, system: &System) -> time::Duration {
         let mut policy = build(entry, system);
         let mut plan = Plan::new(system.cores.len());
-        let mut early = self.decisions - DECISIONS;
-        let mut begun = None;
-        for (at, event) in &self.calls {
-            if early == 0 && begun.is_none() {
-                begun = Some(cpu_time());
-            }
-            match event {
-                Some(event) => policy.on_event(*at, event),
-                None => {
-                    decide(policy.as_mut(), *at, &mut plan);
-                    early = early.saturating_sub(1);
-                }
+        play(policy.as_mut(), &mut plan, &self.calls, (self.decisions, DECISIONS))
+    }
+}
+
+/// What is played to one core's part.
+#[derive(Default)]
+struct Alone {
+    core: CoreId,
+    calls: Vec<Call>,
+    decisions: usize,
+    /// Whether something happened there since it was asked last.
+    has_news: bool,
+    /// When it is to be asked whatever happens.
+    due: Option<Instant>,
+}
+
+/// The events of some cores.
+#[derive(Default)]
+struct Streams {
+    cores: Vec<Alone>,
+    /// Where those VCPUs are that are on them, in `cores`.
+    homes: BTreeMap<VcpuId, usize>,
+}
+
+impl Observer for Streams {
+    fn event(&mut self, at: Instant, event: &Event) {
+        let vcpu = match event {
+            Event::Ran(segment) => segment.vcpu,
+            Event::Released(job) => job.id.vcpu,
+            Event::Completed(id) => id.vcpu,
+            Event::Woke { vcpu, .. } => *vcpu,
+            other => panic!("the bench has no {other:?}"),
+        };
+        let Some(place) = self.homes.get(&vcpu) else { return };
+        let core = &mut self.cores[*place];
+        core.calls.push((at, Some(event.clone())));
+        core.has_news = true;
+    }
+    fn planned(&mut self, now: Instant, plan: &Plan) {
+        for core in &mut self.cores {
+            if core.has_news || core.due.is_some_and(|due| due <= now) {
+                core.calls.push((now, None));
+                core.decisions += 1;
+                core.has_news = false;
+                core.due = Some(plan.core_wake(core.core));
             }
         }
-        black_box(&plan);
-        begun.map_or(time::Duration::ZERO, |begun| cpu_time() - begun)
     }
+}
+
+impl Streams {
+    fn record(entry: &Entry, system: &System, programs: &[Program]) -> Self {
+        let mut streams = Self::default();
+        for verdict in (entry.admit)(system, &Params::new()).cores {
+            let Some(core) = verdict.core.filter(|_| streams.cores.len() < ALONE) else { break };
+            streams.homes.extend(verdict.vcpus.iter().map(|id| (*id, streams.cores.len())));
+            streams.cores.push(Alone { core, ..Alone::default() });
+        }
+        // A core has a VCPU at least, with two decisions a job or more and a mean period of 39 ms.
+        let fewest = (programs.len() / system.cores.len()).max(1) as u64;
+        let decisions = DECISIONS_ALONE + DECISIONS_ALONE / 4;
+        let horizon = Instant::from_ticks(60_000_000 * decisions as u64 / fewest);
+        let mut policy = build(entry, system);
+        run(system, programs, policy.as_mut(), &Options::new(horizon), &mut streams);
+        let fewest = streams.cores.iter().map(|core| core.decisions).min();
+        assert!(fewest >= Some(decisions), "{}: {fewest:?} decisions of a core", entry.name);
+        streams
+    }
+    /// Plays each core's to a part of a fresh policy; how long the last decisions of all took.
+    fn play(&self, entry: &Entry, system: &System) -> time::Duration {
+        let mut policy = build(entry, system);
+        let mut plan = Plan::new(system.cores.len());
+        decide(policy.as_mut(), Instant::ZERO, &mut plan);
+        let apart = policy.apart().expect("each core can decide alone");
+        let mut total = time::Duration::ZERO;
+        for core in &self.cores {
+            let mut own = Plan::of_core(core.core);
+            let mut part = lent(apart, core.core);
+            plan.exchange(&mut own, core.core);
+            let count = (core.decisions, DECISIONS_ALONE);
+            total += play(part.as_mut(), &mut own, &core.calls, count);
+        }
+        total
+    }
+}
+
+/// The part of `core`, to which all is lent that is known of it.
+fn lent(policy: &mut dyn Apart, core: CoreId) -> Box<dyn Part> {
+    let mut part = policy.part(core);
+    policy.lend(part.as_mut());
+    part
 }
 
 /// Medians in ns by number of cores and number of VCPUs.
@@ -162,36 +272,59 @@ fn figures(medians: &Medians) -> [Figure; 2] {
     ]
 }
 
+/// Times a way of deciding at all sizes: `record` makes what is played for a sample, which takes so
+/// many decisions.
+fn rows<S>(
+    criterion: &mut Criterion,
+    name: &str,
+    decisions: usize,
+    record: impl Fn(&System, &[Program]) -> S,
+    play: impl Fn(&S, &System) -> time::Duration,
+) -> Rows {
+    let mut group = criterion.benchmark_group(name);
+    let mut rows = [[0; VCPUS.len()]; CORES.len()];
+    for (row, cores) in rows.iter_mut().zip(CORES) {
+        for (median, vcpus) in row.iter_mut().zip(VCPUS) {
+            let (system, programs) = system(cores, vcpus);
+            let stream = record(&system, &programs);
+            let mut samples = Vec::new();
+            let id = BenchmarkId::new(format!("{cores} cores"), vcpus);
+            group.bench_function(id, |bencher| {
+                bencher.iter_custom(|times| {
+                    let total: time::Duration = (0..times).map(|_| play(&stream, &system)).sum();
+                    samples.push(total.as_nanos() as u64 / times / decisions as u64);
+                    total / decisions as u32
+                });
+            });
+            samples.sort_unstable();
+            *median = samples.get(samples.len() / 2).copied().unwrap_or(0);
+        }
+    }
+    group.finish();
+    rows
+}
+
 fn decisions(criterion: &mut Criterion) {
-    let mut medians = Medians::new();
+    let (mut together, mut alone) = (Medians::new(), Medians::new());
     for name in PARTITIONED.into_iter().chain(GLOBAL) {
         let entry = maracas_policies::find(name).expect("the bench names policies that exist");
-        let mut group = criterion.benchmark_group(name);
-        let mut rows = [[0; VCPUS.len()]; CORES.len()];
-        for (row, cores) in rows.iter_mut().zip(CORES) {
-            for (median, vcpus) in row.iter_mut().zip(VCPUS) {
-                let (system, programs) = system(cores, vcpus);
-                let stream = Stream::record(entry, &system, &programs);
-                let mut samples = Vec::new();
-                let id = BenchmarkId::new(format!("{cores} cores"), vcpus);
-                group.bench_function(id, |bencher| {
-                    bencher.iter_custom(|times| {
-                        let each = |_| stream.play(entry, &system);
-                        let total: time::Duration = (0..times).map(each).sum();
-                        samples.push(total.as_nanos() as u64 / times / DECISIONS as u64);
-                        total / DECISIONS as u32
-                    });
-                });
-                samples.sort_unstable();
-                *median = samples.get(samples.len() / 2).copied().unwrap_or(0);
-            }
-        }
-        group.finish();
-        medians.push((name, rows));
+        let record =
+            |system: &System, programs: &[Program]| Stream::record(entry, system, programs);
+        let play = |stream: &Stream, system: &System| stream.play(entry, system);
+        together.push((name, rows(criterion, name, DECISIONS, record, play)));
     }
-    println!("\nns from events to plan, median\n\n{}", table(&medians));
+    for name in PARTITIONED {
+        let entry = maracas_policies::find(name).expect("the bench names policies that exist");
+        let record =
+            |system: &System, programs: &[Program]| Streams::record(entry, system, programs);
+        let play = |streams: &Streams, system: &System| streams.play(entry, system);
+        let (group, decisions) = (format!("{name}, each core alone"), ALONE * DECISIONS_ALONE);
+        alone.push((name, rows(criterion, &group, decisions, record, play)));
+    }
+    println!("\nns from events to plan, median; one thread for all cores\n\n{}", table(&together));
+    println!("each core alone\n\n{}", table(&alone));
     if let Some(folder) = std::env::var_os("SCALE_FIGURES") {
-        for figure in figures(&medians) {
+        for figure in figures(&together) {
             let file = std::path::Path::new(&folder).join(figure.file("scale"));
             std::fs::write(&file, figure.svg()).expect("the figures' folder can be written to");
         }

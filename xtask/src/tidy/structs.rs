@@ -36,7 +36,7 @@ const LARGE: &[(&str, &str, usize, &str)] = &[
     ("crates/sim/src/memory/shared.rs", "SharedMemory", 21, "the model's state with its scratch"),
     ("crates/sim/src/memory/dram.rs", "Law", 17, "one field a constant of the law"),
     ("crates/policies/src/maracas/throttle.rs", "Throttle", 23, "Algorithm 1's own variables"),
-    ("crates/policies/src/maracas/vcpu.rs", "State", 20, "the state of one VCPU, whole"),
+    ("crates/policies/src/maracas/vcpu.rs", "State", 21, "the state of one VCPU, whole"),
     ("crates/policies/src/maracas/balance.rs", "Balance", 13, "Algorithm 2's own variables"),
     ("crates/policies/src/parts/table.rs", "Table", 18, "what admission keeps between requests"),
     ("crates/policies/src/u_edf.rs", "UEdf", 16, "a policy: parameters and its tasks"),

@@ -4,8 +4,7 @@
 //! foreground. One VCPU is chosen when it begins and kept until it ends, blocks or has used up its
 //! slice; whatever wakes meanwhile stands behind it.
 
-use super::states::States;
-use super::vcpu::State;
+use super::vcpu::{State, States};
 use crate::parts::ahead;
 use crate::parts::priority;
 use alloc::vec::Vec;

@@ -3,8 +3,7 @@
 
 use super::Settings;
 use super::run_queue::Room;
-use super::states::States;
-use super::vcpu::{Local, State};
+use super::vcpu::{Local, State, States};
 use crate::parts::priority;
 use alloc::vec::Vec;
 use core::mem;
@@ -71,7 +70,7 @@ impl Cores {
         let local = self.local_mut(core);
         local.add(vcpu.id, vcpu.role);
         local.newcomers |= newcomer;
-        self.states.insert(state);
+        self.states.insert(vcpu.id, core, state);
         self.stale.insert(core);
     }
     /// It is gone.
@@ -85,7 +84,9 @@ impl Cores {
     pub(super) fn migrate(&mut self, vcpu: VcpuId, from: CoreId, to: CoreId) {
         let Some(state) = self.states.get(vcpu) else { return };
         let (role, newcomer) = (state.role, state.newcomer);
-        self.states.migrate(vcpu, to);
+        if let Some(state) = self.states.remove(vcpu) {
+            self.states.insert(vcpu, to, State { core: to, ..state });
+        }
         self.local_mut(from).remove(vcpu);
         self.local_mut(to).add(vcpu, role);
         self.local_mut(to).newcomers |= newcomer;

@@ -44,7 +44,6 @@ mod own;
 mod place;
 mod run_queue;
 mod service_requests;
-mod states;
 mod throttle;
 mod vcpu;
 
@@ -64,9 +63,8 @@ use maracas_core::{
     CoreId, CoreSet, Duration, Event, Instant, Plan, Policy, Role, System, Vcpu, VcpuId,
 };
 use service_requests::ServiceRequests;
-use states::States;
 use throttle::Monitor;
-use vcpu::State;
+use vcpu::{State, States};
 
 const SLICE: ParamSpec = ParamSpec {
     name: "background_slice",

@@ -7,8 +7,8 @@
 use super::Ahead;
 use super::background::{self, Moved, Rule};
 use super::cores::Cores;
-use crate::parts::ahead;
 use super::vcpu::State;
+use crate::parts::ahead;
 use alloc::vec::Vec;
 use core::mem;
 use maracas_core::contract::{Grant, Limit, Plan};

@@ -2,9 +2,9 @@
 
 use super::Ahead;
 use super::background::{Interval, OfferRank, Order, Ratio};
-use super::states::States;
 use crate::parts::activity::Activity;
 use crate::parts::ahead;
+use crate::parts::by_core::ByCore;
 use crate::parts::pibs::Pibs;
 use crate::parts::priority;
 use crate::parts::sporadic::Sporadic;
@@ -192,6 +192,9 @@ const _: () = assert!(size_of::<Option<State>>() == 192);
 const _: () = assert!(core::mem::offset_of!(State, server) == 64);
 const _: () = assert!(core::mem::offset_of!(State, deadline) == 128);
 
+/// What is known of the VCPUs of all cores, or of one.
+pub(super) type States = ByCore<State>;
+
 /// What a VCPU had when it was looked at last.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) enum Seen {
@@ -203,7 +206,6 @@ pub(super) enum Seen {
     /// Something to run, and budget for it.
     OnBudget,
 }
-
 
 impl State {
     pub(super) fn new(vcpu: &Vcpu, core: CoreId, at: Instant) -> Self {

@@ -3,6 +3,7 @@
 pub(crate) mod activity;
 pub(crate) mod ahead;
 pub(crate) mod bounds;
+pub(crate) mod by_core;
 pub(crate) mod exact;
 pub(crate) mod fluid;
 pub(crate) mod global;

@@ -2,7 +2,7 @@
 //! core, and where to, decided on what the cores hold.
 
 use crate::maracas::place::{Load, Spv};
-use crate::maracas::states::States;
+use crate::maracas::vcpu::States;
 use crate::parts::bounds;
 use crate::parts::exact::Exact;
 use crate::parts::priority;

@@ -37,7 +37,7 @@ impl Cores {
             table.change(vcpu, Instant::ZERO);
             let mut state = State::new(vcpu, CoreId(*core), Instant::ZERO);
             state.wake(Instant::ZERO, None);
-            states.insert(state);
+            states.insert(state.id, state.core, state);
         }
         let mut cores = Self { table, states, loads: Vec::new() };
         cores.sum_up();
