@@ -106,7 +106,8 @@ impl Cores {
         match self.settings.ahead {
             _ if depth == 0 => Ahead::Nothing,
             Ahead::Silent { chunk_min, .. } => {
-                let shares = self.settings.slice.is_some() || local.background.len() < 2;
+                let has_surplus = self.settings.rule != Rule::Off && local.background.len() > 1;
+                let shares = self.settings.slice.is_some() || !has_surplus;
                 let is_silent = depth > 1 && shares && self.is_settled;
                 if is_silent {
                     Ahead::Silent { depth, chunk_min }

@@ -505,8 +505,7 @@ impl Local {
                 {
                     others.iter_mut().for_each(|grant| *grant = grant.silently());
                     // That of the last is told, if all have begun.
-                    let begins = granted[granted.len() / 2..].iter().map(|grant| grant.from);
-                    return Some(begins.into_iter().find(|at| *at > now).unwrap_or(Instant::NEVER));
+                    return Some(asks_at(&granted[granted.len() / 2..], now));
                 }
             }
             Ahead::Begun { chunk_min } => grant_foreseen(granted, state, now, 0, chunk_min),
@@ -521,6 +520,16 @@ impl Local {
     pub(super) fn granted(&self) -> impl Iterator<Item = Grant> {
         self.granted.iter().flatten().copied()
     }
+}
+
+/// When to ask again, of those of its chunks that may begin without a decision: half-way between
+/// the first that is to begin and the next, where its budget is mostly used. What decides takes the
+/// core for a while, and would take it from the budget where that begins.
+fn asks_at(granted: &[Grant], now: Instant) -> Instant {
+    let mut begins = granted.iter().map(|grant| grant.from).filter(|at| *at > now);
+    let Some(first) = begins.next() else { return Instant::NEVER };
+    let gap = begins.next().map_or(Duration::ZERO, |next| next - first);
+    first + Duration::from_ticks(gap.ticks() / 2)
 }
 
 /// Grants what the VCPU has up to `depth` chunks farther, as they come if it goes on running; and
