@@ -214,6 +214,8 @@ impl Apart for State {
     fn take_back(&mut self, part: &mut dyn Part) {
         let Some(own) = own(part) else { return };
         self.turns.take_back(&mut own.turns);
+        // Turns that begin from now on are behind all of that core.
         self.next = self.next.max(own.next);
+        self.to_end.append(&mut own.to_end);
     }
 }

@@ -12,7 +12,7 @@ fn whatever_befalls_the_live_machine_it_keeps_its_rules() {
 
 #[test]
 fn cores_of_partitioned_policies_decide_alone_as_all_would() {
-    for name in ["p-edf", "p-rm"] {
+    for name in ["p-edf", "p-rm", "round-robin", "maracas"] {
         let entry = maracas_policies::find(name);
         let (mut decisions, mut alone) = (0, 0);
         for seed in 0..60 {

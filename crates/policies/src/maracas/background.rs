@@ -264,7 +264,7 @@ pub(super) struct Interval {
     chosen: Option<VcpuId>,
     /// Where the slice of the chosen one ends, by its background meter; `None` = it has none.
     slice_end: Option<Limit>,
-    /// Whether the run queue has a limit for the chosen one, and for no other.
+    /// Whether the run queue's limits are those of the chosen one and its slice.
     pub(super) is_written: bool,
     last_foreground: Option<VcpuId>,
     /// The chosen one, and the one with a claim to stay, when the order was arranged last.

@@ -17,7 +17,7 @@ use maracas_core::{CoreId, Instant};
 /// Room for what one call of [`Cores::look`] and of [`Cores::write`] works on.
 #[derive(Default)]
 pub(super) struct Room {
-    /// Grants that may be others than those that stand on the foreground list, and where.
+    /// Grants that may differ from those on the foreground list, and where.
     grants: Vec<(usize, Grant)>,
     /// VCPUs whose place on the background list may be another.
     moved: Moved,

@@ -157,7 +157,7 @@ pub(super) struct State {
     /// Its place on its core's foreground list.
     pub(super) place: u32,
     pub(super) seen: Seen,
-    /// Whether its core's `asleep` has an instant of it: else that is not touched for its sake.
+    /// Whether its core's `asleep` holds an instant for it; if not, a look need not write there.
     pub(super) sleeps_on: bool,
     /// Its rank in the order of the background rule, of which `measure` is the rest.
     pub(super) offered: OfferRank,
@@ -171,8 +171,8 @@ pub(super) struct State {
     pub(super) granted: Limit,
     /// D, where that lies before the period's end.
     pub(super) deadline: Duration,
-    /// What it is ordered by among those of its rank in the order of the background rule; of what
-    /// sleeps nothing.
+    /// What it is ordered by among those of its rank in the order of the background rule; not valid
+    /// while it sleeps there.
     pub(super) measure: Ratio,
     /// Background CPU time for the fair rule.
     pub(super) bgt: Duration,
@@ -469,12 +469,12 @@ impl Local {
         }
         grant
     }
-    /// One that was seen as `before` is `now`.
-    fn count(&mut self, before: Seen, now: Seen, serves_requests: bool) {
+    /// A VCPU that counted as `before` counts as `after`.
+    fn count(&mut self, before: Seen, after: Seen, serves_requests: bool) {
         let is_on = |seen| usize::from(seen == Seen::OnBudget);
-        self.on_budget = self.on_budget + is_on(now) - is_on(before);
+        self.on_budget = self.on_budget + is_on(after) - is_on(before);
         let waits = |seen| usize::from(seen != Seen::Asleep && !serves_requests);
-        self.waiting = self.waiting + waits(now) - waits(before);
+        self.waiting = self.waiting + waits(after) - waits(before);
     }
 
     /// Notes what the VCPU at `place` is granted now and ahead; when to look at it again, where
@@ -522,9 +522,9 @@ impl Local {
     }
 }
 
-/// When to ask again, of those of its chunks that may begin without a decision: half-way between
-/// the first that is to begin and the next, where its budget is mostly used. What decides takes the
-/// core for a while, and would take it from the budget where that begins.
+/// When to ask again: half-way between the next begin of one of these chunks and the one after it;
+/// by then most of the chunk is usually used up. The thread that decides takes the core for a while
+/// and, where a budget begins, takes it from that.
 fn asks_at(granted: &[Grant], now: Instant) -> Instant {
     let mut begins = granted.iter().map(|grant| grant.from).filter(|at| *at > now);
     let Some(first) = begins.next() else { return Instant::NEVER };

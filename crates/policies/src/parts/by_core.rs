@@ -1,5 +1,5 @@
-//! Something for each VCPU, by the core that it is on and behind one list of where each is, so that
-//! what a core has can be lent whole ([`Apart`](maracas_core::contract::Apart)).
+//! A value for each VCPU, kept by core, and one list of where each is, so that what a core has can
+//! be lent whole ([`Apart`](maracas_core::contract::Apart)).
 
 use super::jobs::ByVcpu;
 use alloc::sync::Arc;
@@ -27,7 +27,7 @@ impl Home {
 
 const _: () = assert!(size_of::<Option<Home>>() == 8);
 
-/// What there is for the VCPUs of one core.
+/// The values of the VCPUs of one core.
 #[derive(Debug)]
 struct Slots<T> {
     values: Vec<Option<T>>,
@@ -41,7 +41,7 @@ impl<T> Slots<T> {
     }
 }
 
-/// Something for each VCPU of all cores, or of one.
+/// A value for each VCPU of all cores, or of one.
 #[derive(Debug)]
 pub(crate) struct ByCore<T> {
     /// Where all are. Shared with what decides for one core, and changed only while it is not.
@@ -60,7 +60,7 @@ impl<T> ByCore<T> {
     fn place(&self, core: CoreId) -> usize {
         usize::from(core.0).wrapping_sub(usize::from(self.first.0))
     }
-    /// What there is for `vcpu`, if it is on one of these cores.
+    /// The value of `vcpu`, if it is on one of these cores.
     #[inline]
     pub(crate) fn get(&self, vcpu: VcpuId) -> Option<&T> {
         let home = *self.homes.get(vcpu)?;
@@ -73,7 +73,7 @@ impl<T> ByCore<T> {
         let place = self.place(home.core);
         self.cores.get_mut(place)?.values.get_mut(home.slot())?.as_mut()
     }
-    /// Puts in what there is for a VCPU, which is on `core` from now on.
+    /// Puts in the value of a VCPU, which is on `core` from now on.
     pub(crate) fn insert(&mut self, vcpu: VcpuId, core: CoreId, value: T) {
         let place = self.place(core);
         let Slots { values, free } = &mut self.cores[place];
@@ -84,7 +84,7 @@ impl<T> ByCore<T> {
         }
         Arc::make_mut(&mut self.homes).insert(vcpu, Home::new(core, slot));
     }
-    /// Takes out what there is for a VCPU.
+    /// Takes out the value of a VCPU.
     pub(crate) fn remove(&mut self, vcpu: VcpuId) -> Option<T> {
         let home = Arc::make_mut(&mut self.homes).remove(vcpu)?;
         let place = self.place(home.core);
@@ -93,7 +93,7 @@ impl<T> ByCore<T> {
         values.get_mut(home.slot())?.take()
     }
 
-    /// Lends what there is for the VCPUs of the only core of `other`: the same cost for any number.
+    /// Lends the values of the only core of `other`, at the same cost however many there are.
     pub(crate) fn lend(&mut self, other: &mut Self) {
         other.homes = Arc::clone(&self.homes);
         self.exchange(other);
