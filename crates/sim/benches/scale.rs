@@ -176,7 +176,14 @@ impl Observer for Streams {
             Event::Released(job) => job.id.vcpu,
             Event::Completed(id) => id.vcpu,
             Event::Woke { vcpu, .. } => *vcpu,
-            other => panic!("the bench has no {other:?}"),
+            Event::AllowanceSpent { .. }
+            | Event::Sampled(_)
+            | Event::Utilized { .. }
+            | Event::Arrived(_)
+            | Event::Left(_)
+            | Event::Changed(_)
+            | Event::ServiceDone(_)
+            | Event::Failed { .. } => panic!("the bench has no {event:?}"),
         };
         if !self.has_begun {
             return self.first.push((at, Some(event.clone())));
