@@ -4,6 +4,7 @@
 //! gives nearly the same figures on a loaded machine, and a slower host is one word. In each guest
 //! run `maracas doctor`, the quickstart and the live test binaries. See docs/lab.md.
 
+mod compile;
 mod fetch;
 mod image;
 mod json;

@@ -8,8 +8,10 @@
 //! for others when a VCPU may run without end. It is no part of `maracas run`.
 //!
 //! `maracas-bpf-loader memory OBJECT SECONDS`: see [`memory`].
+//! `maracas-bpf-loader slots OBJECT`: see [`slots`].
 
 mod memory;
+mod slots;
 
 use maracas_kernel::{Event, Grant, Happened, Queue, Scheduler};
 use std::error::Error;
@@ -49,8 +51,9 @@ fn main() -> Result<()> {
         ["spin", "confined"] => spin(true),
         ["fault", pause_ns] => memory::fault(pause_ns.parse()?),
         ["memory", object, seconds] => memory::run(object, seconds.parse()?),
+        ["slots", object] => slots::run(object),
         [object, seconds] => run(object, seconds.parse()?),
-        _ => Err("usage: maracas-bpf-loader [memory] OBJECT SECONDS".into()),
+        _ => Err("usage: maracas-bpf-loader [memory] OBJECT SECONDS, or slots OBJECT".into()),
     }
 }
 

@@ -67,7 +67,7 @@ impl Case {
         let own = entry.as_ref().map(PythonPolicy::of).transpose()?;
         let set = set.into_iter().map(|(name, given)| (name, value(given))).collect();
         let entry = own.as_ref().map(|it| it.entry);
-        let overrides = Overrides { policy, set, cores, locks: None, entry };
+        let overrides = Overrides { policy, set, cores, entry, ..Overrides::default() };
         let read = || {
             if format == Some("scenario") {
                 let scenario = Scenario::parse(text, file).map_err(error)?;

@@ -66,6 +66,9 @@ pub struct Overrides {
     /// A policy that is in no register, in place of all these.
     #[arg(skip)]
     pub entry: Option<&'static Entry>,
+    /// Live: the scheduler in the kernel carries it out, and one thread decides for all cores.
+    #[arg(skip)]
+    pub in_kernel: bool,
 }
 
 /// A scenario or task set with its policy found and its system built.
@@ -211,7 +214,7 @@ impl Case {
             }
             Machine::Live => {
                 case.refuse_unsplit_cache()?;
-                let unknown = case.leave_room_for_agents()?;
+                let unknown = case.leave_room_for_deciding(overrides.in_kernel)?;
                 let more = case.unkept().into_iter().chain(case.left_aside()).chain(unknown);
                 let more: Vec<_> = more.chain(case.of_reserved_bandwidth()).collect();
                 case.notes.extend(more);

@@ -14,10 +14,11 @@
 //! * **Delivered**: foreground service in each of the VCPU's own periods `[s + kT, s + (k+1)T)`,
 //!   where `s` is the first instant at which it had something to run, for a VCPU with jobs its
 //!   first release (again after its reservation was changed). Only whole periods count. Periods
-//!   in which it was blocked at any instant are counted apart as without full demand, and are not
-//!   in the errors `delivered - C`: nothing can deliver what is not asked for. A segment's service
-//!   is spread evenly over it. Where C is meant as time on a class of cores, so is delivered:
-//!   service on a slower class counts by the ratio of the declared speeds.
+//!   in which it was blocked at any instant, or, of a VCPU whose demand comes as jobs, in which all
+//!   that were released were done, are counted apart as without full demand, and are not in the
+//!   errors `delivered - C`: nothing can deliver what is not asked for. A segment's service is
+//!   spread evenly over it. Where C is meant as time on a class of cores, so is delivered: service
+//!   on a slower class counts by the ratio of the declared speeds.
 //! * Live, agents end before the meters are read for the last time, and until then nothing keeps
 //!   any promise. Periods that ended after the last decision before the end count for nothing,
 //!   unless that is more than a second before it: then agents were stuck.

@@ -370,7 +370,8 @@ pub struct TaskReport {
 pub struct Delivered {
     /// Periods in which the VCPU always had something to run: those that are judged.
     pub periods: u64,
-    /// Periods in which it was blocked at some instant: left out of the errors.
+    /// Periods in which it was blocked, or its jobs were done, at some instant: left out of the
+    /// errors.
     pub periods_without_demand: u64,
     /// Mean delivery over the judged periods.
     pub mean_ns: Option<f64>,

@@ -5,7 +5,7 @@
 //! machine, its sources stay as they are, and no root is needed. apt checks the archive's
 //! signatures.
 
-use super::mirror;
+use super::{compile, mirror};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -43,12 +43,21 @@ impl Store {
         Self { root, is_fresh: false }
     }
 
-    /// The image of a kernel by its word: `VERSION-FLAVOUR`, where `cloud` need not be said. Where
-    /// the archive does not have that version any more, the newest of the same or a later one.
+    /// Where it is.
+    pub(super) fn folder(&self) -> &Path {
+        &self.root
+    }
+
+    /// The image of a kernel by its word: one that is compiled here, or `VERSION-FLAVOUR`, where
+    /// `cloud` need not be said. Where the archive does not have that version any more, the newest
+    /// of the same or a later one.
     ///
     /// # Errors
     /// What is missing, in the words that follow `skipped: needs`.
     pub(super) fn kernel(&mut self, word: &str) -> Result<Kernel, String> {
+        if compile::WORDS.contains(&word) {
+            return compile::kernel(self, word);
+        }
         let folder = self.root.join("kernels").join(word);
         let image = |name: &str| folder.join(name);
         let chosen = image("vmlinuz");
@@ -120,7 +129,7 @@ impl Store {
     }
 
     /// Fetches packages and lays out what is in them.
-    fn unpack(&mut self, packages: &[&str], tree: &Path) -> Result<(), String> {
+    pub(super) fn unpack(&mut self, packages: &[&str], tree: &Path) -> Result<(), String> {
         self.refresh()?;
         let folder = self.root.join("download");
         let _ = fs::remove_dir_all(&folder);
@@ -256,7 +265,7 @@ fn extract(folder: &Path, tree: &Path) -> Result<(), String> {
 }
 
 /// What the store's own files may answer.
-fn kept<T>(done: std::io::Result<T>) -> Result<T, String> {
+pub(super) fn kept<T>(done: std::io::Result<T>) -> Result<T, String> {
     done.map_err(|error| format!("room below target/lab: {error}"))
 }
 

@@ -79,6 +79,8 @@ hostile)
         sleep 0.3
     done
     echo "fact escapes $escaped"
+    echo "fact refused $(grep -c 'not permitted\|denied' /tmp/refused)"
+    cat /tmp/refused >&2
     after hostile
     replayed hostile
     cat /tmp/hostile.json
@@ -160,6 +162,14 @@ moved)
     after moved
     replayed moved
     cat /tmp/moved.json
+    ;;
+away)
+    # It is moved there and stays: it is its VCPU's until the run ends, and ends with it.
+    begin /lab/plain.toml 4 away
+    programs | head -n 1 > /sys/fs/cgroup/cgroup.procs && echo "fact moved away"
+    after away
+    replayed away
+    cat /tmp/away.json
     ;;
 hotplug)
     begin /lab/plain.toml 30 hotplug

@@ -36,6 +36,9 @@ const THROTTLE: &str = include_str!("kernel-live/throttle.toml");
 const HOSTILE_MOST: f64 = 1.005;
 /// How far the mean of another program may be off C.
 const MEAN: f64 = 0.001;
+/// How late a job of `examples/global.toml` may be under `g-edf`, in ms: three jobs of C = 16.2 ms
+/// on two cores end within 2 C of a release, of which T is 30 ms.
+const LATE_MS: f64 = 2.4;
 
 /// How the report of a case is judged.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,6 +49,8 @@ enum Judged {
     Budgets,
     /// Jobs: none misses.
     Jobs,
+    /// Jobs of which not all fit by C: how late one may be is bounded.
+    Late,
     /// Jobs, to be compared with.
     Beside,
     /// Cores that close, and what they read.
@@ -93,6 +98,7 @@ const CASES: &[Case] = &[
     Case {
         facts: &[
             ("escapes", "0"),
+            ("refused", "4"),
             ENDED,
             ("state", "disabled"),
             ("left", "nothing"),
@@ -115,6 +121,17 @@ const CASES: &[Case] = &[
             ("replay", "0"),
         ],
         ..budgets("moved")
+    },
+    Case {
+        facts: &[
+            ("moved", "away"),
+            ENDED,
+            ("state", "disabled"),
+            ("left", "nothing"),
+            CLEAN,
+            ("replay", "0"),
+        ],
+        ..budgets("away")
     },
     Case {
         facts: &[
@@ -169,7 +186,7 @@ const CASES: &[Case] = &[
     jobs("global qps 6 agents", Judged::Beside),
     jobs("global qps 6 sched-ext", Judged::Jobs),
     jobs("global g-edf 6 agents", Judged::Beside),
-    jobs("global g-edf 6 sched-ext", Judged::Jobs),
+    jobs("global g-edf 6 sched-ext", Judged::Late),
     faults("memory 4 agents", Judged::MemoryBeside),
     faults("memory 4 sched-ext", Judged::Memory),
     faults("throttle 4 agents", Judged::MemoryBeside),
@@ -278,8 +295,9 @@ impl Case {
         let json = Json::read(text.join("\n").trim()).ok_or("no report")?;
         let figures = match self.judged {
             Judged::Budgets => budgets_of(&json),
-            Judged::Jobs => jobs_of(&json, true),
-            Judged::Beside | Judged::No => jobs_of(&json, false),
+            Judged::Jobs => jobs_of(&json, Some(0.0)),
+            Judged::Late => jobs_of(&json, Some(LATE_MS)),
+            Judged::Beside | Judged::No => jobs_of(&json, None),
             Judged::Memory => memory::closed(&json),
             Judged::MemoryBeside => memory::figures(&json),
             Judged::Throttle => memory::throttled(&json),
@@ -313,22 +331,28 @@ fn budgets_of(report: &Json) -> Result<String, String> {
     Ok(figures)
 }
 
-/// Jobs, those that missed, and the latency of dispatches.
-fn jobs_of(report: &Json, must_hold: bool) -> Result<String, String> {
+/// Jobs, those that missed, and the latency of dispatches. `most_ms`: how late one may be, if that
+/// is judged.
+fn jobs_of(report: &Json, most_ms: Option<f64>) -> Result<String, String> {
     let tasks = report.get("tasks").map_or(&[][..], Json::list);
-    let sum = |key: &str| -> f64 { tasks.iter().filter_map(|it| it.get(key)?.number()).sum() };
+    let all =
+        |key: &str| -> Vec<f64> { tasks.iter().filter_map(|it| it.get(key)?.number()).collect() };
+    let sum = |key: &str| -> f64 { all(key).iter().sum() };
     let (jobs, misses) = (sum("jobs"), sum("misses"));
+    let late_ms = all("tardiness_max_ns").into_iter().fold(0.0, f64::max) / 1e6;
     let dispatch = report.get("dispatch").ok_or("no dispatch was measured")?;
     let us = |key: &str| dispatch.get(key).and_then(Json::number).unwrap_or(f64::NAN) / 1e3;
     let agents = report.get("agents_ns").and_then(Json::number).unwrap_or(f64::NAN);
     let lasted = report.get("duration_ns").and_then(Json::number).unwrap_or(f64::NAN);
     let figures = format!(
-        "{misses} of {jobs} jobs missed, dispatch p50 {:.0} us p99 {:.0} us, {:.1} % of a core",
+        "{misses} of {jobs} jobs missed by {late_ms:.2} ms at most, dispatch p50 {:.0} us p99 \
+         {:.0} us, {:.1} % of a core",
         us("latency_p50_ns"),
         us("latency_p99_ns"),
         100.0 * agents / lasted
     );
-    if must_hold && (misses > 0.0 || jobs < 100.0) { Err(figures) } else { Ok(figures) }
+    let is_bad = |most: f64| late_ms > most || jobs < 100.0 || (most == 0.0 && misses > 0.0);
+    if most_ms.is_some_and(is_bad) { Err(figures) } else { Ok(figures) }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The words after `cargo xtask lab`.
 
+use super::compile;
 use super::scenario::{self, KERNELS, QUICK, Scenario};
 
 /// What is asked for.
@@ -101,7 +102,8 @@ impl Options {
             let mut kernels: Vec<&str> =
                 words.filter(|word| is_for_all || scenario.kernels.contains(word)).collect();
             if self.kernels.is_empty() {
-                kernels = scenario.kernels.to_vec();
+                let own = scenario.kernels.iter().copied();
+                kernels = own.filter(|kernel| !compile::WORDS.contains(kernel)).collect();
             }
             guests.extend(kernels.iter().map(|kernel| (scenario.clone(), (*kernel).to_owned())));
         }
@@ -156,6 +158,7 @@ mod tests {
             assert!(all.iter().any(|one| one == guest), "no {guest} in {all:?}");
         }
         assert!(!all.iter().any(|one| one.starts_with("v1 7.3")));
+        assert!(!all.iter().any(|one| one.contains("6.12")), "it is to be named");
     }
 
     #[test]
@@ -164,7 +167,10 @@ mod tests {
             guests(&["--only", "v1,slow", "7.3"]),
             ["slow 7.3 icount3 2", "v1 7.3 icount1 2"]
         );
-        assert_eq!(guests(&["6.12"]), ["plain 6.12 icount1 2", "tests 6.12 icount1 2"]);
+        let compiled = ["plain", "tests", "sched-ext", "sched-ext-live"];
+        let compiled = compiled.map(|name| format!("{name} 6.12 icount1 2"));
+        assert_eq!(guests(&["6.12"]), compiled);
+        assert_eq!(guests(&["6.13"]), ["plain 6.13 icount1 2", "tests 6.13 icount1 2"]);
         let one = guests(&["--quick", "6.1-rt", "--mode", "icount2", "--smp", "4"]);
         assert_eq!(one, ["plain 6.1-rt icount2 4"]);
         assert_eq!(guests(&["--quick"]).len(), 3);

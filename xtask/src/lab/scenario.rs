@@ -50,8 +50,8 @@ pub(super) struct Scenario {
 /// Debian's kernels that the lab knows by itself.
 pub(super) const KERNELS: &[&str] = &["6.1-cloud", "6.1-rt", "7.3"];
 const OLD: &[&str] = &["6.1-cloud"];
-/// Those that have sched_ext.
-const SCHED_EXT: &[&str] = &["7.3"];
+/// Those that have sched_ext. What the lab compiles boots only where it is named.
+const SCHED_EXT: &[&str] = &["6.12", "7.3"];
 
 /// Means may be off by 0.1 % where an instruction takes 2 ns.
 const MEAN: Option<f64> = Some(0.1);

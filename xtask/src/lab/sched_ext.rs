@@ -21,7 +21,8 @@ pub(super) fn plan(quickstart: &Path) -> String {
          step kernel 60 {run} --backend sched-ext\n\
          step budgets 90 /bin/maracas-bpf-loader /lab/maracas.bpf.o 5\n\
          step killed 60 sh /lab/killed.sh\n\
-         step memory 30 /bin/maracas-bpf-loader memory /lab/maracas.bpf.o 3\n"
+         step memory 30 /bin/maracas-bpf-loader memory /lab/maracas.bpf.o 3\n\
+         step slots 60 /bin/maracas-bpf-loader slots /lab/maracas.bpf.o\n"
     )
 }
 /// What MARACAS may take of the cores under the scheduler in the kernel, of what its agents take in
@@ -48,6 +49,8 @@ const SAID: [&str; 3] = [
     "killed waits true left_ends true",
     "tended_for_s 25 state enabled",
 ];
+/// What it says where one slot was had by more VCPUs than there are slots.
+const SLOT: &str = "slot had_by 1100 served 1100 refused 1100 left 1100";
 /// How late a budget may end, in us: at the median, and one in a hundred. The emulator's other core
 /// has its turn for 50 us at times.
 const END_P50_US: f64 = 5.0;
@@ -117,6 +120,7 @@ pub(super) fn judge(steps: &[Step]) -> (Option<Report>, Vec<String>) {
         None => problems.push("the loader was not started".into()),
     }
     problems.extend(memory::problems(step("memory")));
+    problems.extend(is_unsaid(step("slots").map_or("", |step| &step.out), SLOT));
     let said = step("killed").map_or("", |step| &step.out);
     let reverted = ["before enabled", "after disabled"];
     problems.extend(reverted.iter().filter_map(|line| is_unsaid(said, line)));
@@ -214,7 +218,8 @@ mod tests {
             ..Step::default()
         };
         let memory = step("memory", super::memory::WELL, 0);
-        vec![step("budgets", budgets, code), step("killed", killed, 0), memory]
+        let slots = step("slots", super::SLOT, 0);
+        vec![step("budgets", budgets, code), step("killed", killed, 0), memory, slots]
     }
 
     #[test]
@@ -250,7 +255,7 @@ mod tests {
         assert_eq!(judge(&steps(&starved, 0, reverted)).1.len(), 1);
         assert_eq!(judge(&steps("", 1, reverted)).1.len(), 1);
         assert_eq!(judge(&steps(&well, 0, "before enabled\nafter enabled\n")).1.len(), 1);
-        assert_eq!(judge(&[]).1.len(), 4);
+        assert_eq!(judge(&[]).1.len(), 5);
     }
 
     #[test]

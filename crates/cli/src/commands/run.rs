@@ -67,7 +67,9 @@ fn progress(asked: Option<Progress>, emulated: bool) -> Progress {
 
 pub(super) fn run(args: &Args) -> Outcome {
     refuse_taskset(&args.file)?;
-    let mut case = Case::read(&args.file, Machine::Live, &args.overrides)?;
+    let in_kernel = args.backend == Backend::SchedExt;
+    let overrides = Overrides { in_kernel, ..args.overrides.clone() };
+    let mut case = Case::read(&args.file, Machine::Live, &overrides)?;
     let duration = args.duration.or(case.scenario.as_ref().and_then(|s| s.run.duration));
     let mut setup = live::setup(&case, duration)?;
     let emulation = live::place(&case, &mut setup, args.emulate)?;

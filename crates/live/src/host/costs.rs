@@ -127,6 +127,13 @@ pub fn decision(freezer: Option<Duration>, costs: &Costs) -> Duration {
     (costs.taken + braking(freezer, costs.switch)) * 2
 }
 
+/// The same of the thread that decides for the scheduler in the kernel: nothing is frozen, and the
+/// core that gets a run queue switches by it, and back. Measured in the lab: 68 us a decision of
+/// `run` and 75 us one of `g-edf`, with two or three switches of cores.
+pub fn decision_in_kernel(costs: &Costs) -> Duration {
+    (costs.taken + costs.switch * 2) * 2
+}
+
 /// A time rounded up to two digits, for people: few measurements say no more.
 pub fn rounded_up(time: Duration) -> Duration {
     let mut unit = 1;
@@ -246,6 +253,7 @@ mod tests {
         };
         let freezer = Some(us(9));
         assert_eq!([decision(freezer, &costs), decision(None, &costs)], [us(130), us(80)]);
+        assert_eq!(decision_in_kernel(&costs), us(96));
     }
 
     #[test]

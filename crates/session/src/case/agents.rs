@@ -48,6 +48,8 @@ pub struct HostCosts {
     /// What a wake with its decision takes of a core, one that lets another VCPU have its turn in
     /// the background too.
     pub decision: Duration,
+    /// The same where the scheduler in the kernel carries it out.
+    pub in_kernel: Duration,
 }
 
 impl HostCosts {
@@ -79,7 +81,7 @@ impl HostCosts {
         let freezer = freezer_calls(cores).ok().flatten();
         let (wake, taken) = (costs.wake, costs.taken);
         let decision = costs::decision(freezer, &costs);
-        Ok(Self { wake, taken, decision })
+        Ok(Self { wake, taken, decision, in_kernel: costs::decision_in_kernel(&costs) })
     }
 
     /// What this host can keep.
@@ -202,11 +204,18 @@ fn raise(entry: &Entry, params: &mut Params, rotation: Duration) -> Vec<String> 
 }
 
 impl Case {
-    /// Lowers what may be promised of each core by what the agent of the busiest will take, and
-    /// asks the policy again. What keeps that from being known, in a sentence.
-    pub(super) fn leave_room_for_agents(&mut self) -> Result<Option<String>, Failure> {
+    /// Lowers what may be promised of each core by what the agent of the busiest will take, or the
+    /// thread that decides for all where the law is carried out `in_kernel`, and asks the policy
+    /// again. What keeps that from being known, in a sentence.
+    pub(super) fn leave_room_for_deciding(
+        &mut self,
+        in_kernel: bool,
+    ) -> Result<Option<String>, Failure> {
         match HostCosts::measured(self.system.cores.len()) {
-            Ok(costs) => self.leave_room(costs).map(|()| None),
+            Ok(costs) => {
+                let decision = if in_kernel { costs.in_kernel } else { costs.decision };
+                self.leave_room(HostCosts { decision, ..costs }).map(|()| None)
+            }
             Err(why) => Ok(Some(format!("what agents take of the cores was not measured ({why})"))),
         }
     }

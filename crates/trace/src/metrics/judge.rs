@@ -83,7 +83,7 @@ pub(crate) struct Period {
 pub(crate) enum Found {
     /// Within the tolerance, or not decided on yet.
     Kept,
-    /// The VCPU was blocked at some instant.
+    /// The VCPU was blocked, or its jobs were done, at some instant.
     NoDemand,
     /// A limit of memory held it.
     Held,

@@ -311,6 +311,10 @@ impl Task {
     pub(super) fn completed(&mut self, id: JobId, at: Instant) {
         self.pieces.splitter.completed(id.index, at);
         self.jobs.completed(id, at);
+        // A core may be taken away before the program comes to block.
+        if self.by_jobs && !self.jobs.pending.iter().any(|job| job.release <= at) {
+            self.windows.rested(at);
+        }
     }
 }
 

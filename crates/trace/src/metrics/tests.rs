@@ -140,6 +140,30 @@ fn periods_without_full_demand_are_left_out() {
 }
 
 #[test]
+fn a_vcpu_whose_jobs_are_done_asks_for_nothing() {
+    let periods = |story: &Story, end| {
+        let delivered = &story.report(end).tasks[0].delivered;
+        (delivered.periods, delivered.periods_without_demand)
+    };
+    // Its core is taken away before the program comes to block.
+    let mut story = one(true);
+    story.released(0, 0, 0, 10).ran(FORE, (0, 3), Preempted).completed(0, 0, 3);
+    // Job 1 takes all of C and more, and when it is done the next one is there.
+    story.released(0, 1, 10, 20).ran(FORE, (10, 14), LimitReached);
+    story.released(0, 2, 20, 30).completed(0, 1, 22).ran(FORE, (20, 24), LimitReached);
+    assert_eq!(periods(&story, 30), (2, 1));
+    // Job 4 is announced before it is released, and done before anything of its period is said.
+    story.released(0, 3, 30, 40).completed(0, 2, 33).ran(FORE, (30, 34), LimitReached);
+    story.released(0, 4, 40, 50).completed(0, 3, 38).completed(0, 4, 45);
+    story.ran(FORE, (41, 45), Preempted).ran(FORE, (50, 54), LimitReached);
+    assert_eq!(periods(&story, 60), (3, 3));
+    // What has no jobs is judged by its blocks alone.
+    let mut story = one(false);
+    story.woke(0, 0).ran(FORE, (0, 3), Preempted).completed(0, 0, 3);
+    assert_eq!(periods(&story, 10), (1, 0));
+}
+
+#[test]
 fn a_starved_vcpu_is_judged() {
     let mut story = one(false);
     story.woke(0, 0).ran(FORE, (0, 4), LimitReached);

@@ -23,7 +23,7 @@ pub(super) struct Windows {
     /// Where the first period began; service before it is in none.
     begun: Instant,
     delivered: u64,
-    lacking: bool,
+    lacking: Lacking,
     delivered_sum: u128,
     delivered_sum_lacking: u128,
     /// The last time in which a limit of memory kept it from running, which may go on for ever.
@@ -34,10 +34,19 @@ pub(super) struct Windows {
     recent: VecDeque<Closed>,
     /// delivered - C of the periods with full demand.
     pub(super) errors: Differences,
-    /// Whole periods in which the VCPU was blocked at any instant.
+    /// Whole periods in which the VCPU was blocked or its jobs were done at any instant.
     pub(super) without_demand: u64,
     /// Whether the promise was kept in the periods with full demand.
     pub(super) judge: Judge,
+}
+
+/// Demand that was not there.
+#[derive(Clone, Copy, Default, Debug)]
+struct Lacking {
+    /// In the open period.
+    open: bool,
+    /// At this instant, of a period that is not open yet.
+    later: Option<Instant>,
 }
 
 /// A period that has ended.
@@ -47,7 +56,7 @@ struct Closed {
     period: Duration,
     budget: u64,
     delivered: u64,
-    /// It was blocked at some instant.
+    /// It was blocked, or its jobs were done, at some instant.
     lacking: bool,
     /// A limit of memory held it at some instant.
     held: bool,
@@ -81,7 +90,7 @@ impl Windows {
         (self.meant_milli, self.rest) = (meant_milli, 0);
         let none = reservation.is_none();
         self.period = if none { Duration::ZERO } else { reservation.period };
-        (self.delivered, self.lacking) = (0, false);
+        (self.delivered, self.lacking) = (0, Lacking::default());
         let had_periods = self.open.take().is_some();
         if self.started && !self.period.is_zero() {
             self.open = Some(from);
@@ -99,7 +108,17 @@ impl Windows {
     pub(super) fn woke(&mut self, blocked: Instant, now: Instant) {
         self.close_until(now, Some(blocked));
         // A block that began in a period which is closed by now was counted there.
-        self.lacking |= self.open.is_some_and(|start| now > start.max(blocked));
+        self.lacking.open |= self.open.is_some_and(|start| now > start.max(blocked));
+    }
+    /// All its jobs were done at this instant: it asked for nothing more then. No period is closed
+    /// by it, since what the VCPU ran until then may be reported later.
+    pub(super) fn rested(&mut self, at: Instant) {
+        let Some(start) = self.open else { return };
+        if at >= start.saturating_add(self.period) {
+            self.lacking.later = Some(at);
+        } else {
+            self.lacking.open |= at > start;
+        }
     }
     /// Closes the periods that end at or before `now`. `blocked` says since when the VCPU has
     /// nothing to run.
@@ -114,9 +133,11 @@ impl Windows {
     fn close_from(&mut self, mut start: Instant, now: Instant, blocked: Option<Instant>) {
         while start.saturating_add(self.period) <= now {
             let end = start + self.period;
-            let lacking = self.lacking || blocked.is_some_and(|since| since < end);
+            let lacking = self.lacking.open || blocked.is_some_and(|since| since < end);
             self.close(start, lacking);
             start = end;
+            let rested = self.lacking.later.take_if(|at| *at < start + self.period);
+            self.lacking.open = rested.is_some_and(|at| at > start);
             if blocked.is_some_and(|since| since <= start) {
                 // Blocked throughout: all further whole periods at once.
                 let more = (now - start).ticks() / self.period.ticks();
@@ -161,7 +182,7 @@ impl Windows {
         let (period, budget, delivered) = (self.period, self.budget, self.delivered);
         let held = self.held.is_some_and(|(from, to)| from < start + period && start < to);
         let closed = Closed { start, period, budget, delivered, lacking, held };
-        (self.delivered, self.lacking) = (0, false);
+        (self.delivered, self.lacking.open) = (0, false);
         if self.grace.is_zero() {
             return self.count(&closed);
         }

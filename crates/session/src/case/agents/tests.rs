@@ -13,7 +13,7 @@ fn us(micros: u64) -> Duration {
 /// A host of which a wake is late by `wake` at the median, and a decision takes `decision`.
 fn host(wake: Duration, decision: Duration) -> HostCosts {
     let costs = WakeCost { p50: wake, p99: wake * 3 };
-    HostCosts { wake: costs, taken: wake, decision }
+    HostCosts { wake: costs, taken: wake, decision, in_kernel: decision }
 }
 
 fn vcpu(id: u32, budget: Duration, period: Duration) -> Vcpu {
