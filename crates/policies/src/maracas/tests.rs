@@ -455,8 +455,8 @@ fn what_goes_on_is_granted_far_ahead() {
     assert_eq!(turns, [(1, 2), (0, 2), (1, 4), (0, 4)]);
     let told = run_queue.background.iter().filter(|grant| !grant.silent).count();
     assert_eq!((run_queue.background.len(), told), (66, 3), "the last turn, and what is left");
-    // Half of the chunks of one of them have come, and half of a period since.
-    assert_eq!(machine.plan.wake, Instant::from_ticks(42));
+    // Half of the chunks of one of them have come, and three quarters of a period since.
+    assert_eq!(machine.plan.wake, Instant::from_ticks(43));
     // Without surplus time there are no turns that a chunk would end.
     let params = [("ahead", "true"), ("background", "off")];
     let mut machine = self::machine(&params, &[(2, 10), (1, 5)], &[0, 1]);
@@ -464,7 +464,7 @@ fn what_goes_on_is_granted_far_ahead() {
     let run_queue = machine.plan.run_queue(CoreId(0));
     assert_eq!(run_queue.foreground, expected);
     assert!(run_queue.background.is_empty());
-    assert_eq!(machine.plan.wake, Instant::from_ticks(42));
+    assert_eq!(machine.plan.wake, Instant::from_ticks(43));
 }
 
 /// Two VCPUs that run from 0 on, the first by a job or without, and nothing is reported of them.
