@@ -47,20 +47,7 @@ struct Apart {
 
 /// The VCPU that an event is about.
 fn subject(event: &Event) -> VcpuId {
-    match event {
-        Event::Ran(segment) => segment.vcpu,
-        Event::Released(job) => job.id.vcpu,
-        Event::Completed(id) => id.vcpu,
-        Event::Woke { vcpu, .. } => *vcpu,
-        Event::AllowanceSpent { .. }
-        | Event::Sampled(_)
-        | Event::Utilized { .. }
-        | Event::Arrived(_)
-        | Event::Left(_)
-        | Event::Changed(_)
-        | Event::ServiceDone(_)
-        | Event::Failed { .. } => panic!("{event:?}"),
-    }
+    event.happened_to().unwrap_or_else(|| panic!("{event:?}"))
 }
 
 impl Observer for Apart {

@@ -159,6 +159,26 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// The VCPU that ran, got or completed a job, or woke; `None` for other events. Where its core
+    /// is lent ([`Apart`]), the part is told of these.
+    pub const fn happened_to(&self) -> Option<VcpuId> {
+        match self {
+            Self::Ran(segment) => Some(segment.vcpu),
+            Self::Released(Job { id, .. }) | Self::Completed(id) => Some(id.vcpu),
+            Self::Woke { vcpu, .. } => Some(*vcpu),
+            Self::AllowanceSpent { .. }
+            | Self::Sampled(_)
+            | Self::Utilized { .. }
+            | Self::Arrived(_)
+            | Self::Left(_)
+            | Self::Changed(_)
+            | Self::ServiceDone(_)
+            | Self::Failed { .. } => None,
+        }
+    }
+}
+
 /// One uninterrupted run of a VCPU on one core in one mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Segment {

@@ -171,20 +171,7 @@ struct Streams {
 
 impl Observer for Streams {
     fn event(&mut self, at: Instant, event: &Event) {
-        let vcpu = match event {
-            Event::Ran(segment) => segment.vcpu,
-            Event::Released(job) => job.id.vcpu,
-            Event::Completed(id) => id.vcpu,
-            Event::Woke { vcpu, .. } => *vcpu,
-            Event::AllowanceSpent { .. }
-            | Event::Sampled(_)
-            | Event::Utilized { .. }
-            | Event::Arrived(_)
-            | Event::Left(_)
-            | Event::Changed(_)
-            | Event::ServiceDone(_)
-            | Event::Failed { .. } => panic!("the bench has no {event:?}"),
-        };
+        let vcpu = event.happened_to().expect("the bench has no other events");
         if !self.has_begun {
             return self.first.push((at, Some(event.clone())));
         }

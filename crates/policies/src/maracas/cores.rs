@@ -145,6 +145,7 @@ impl Cores {
         let interval = &mut self.locals[place(segment.core)].interval;
         let service = segment.usage.service;
         let requests = segment.usage.reads + segment.usage.writes;
+        // Where nothing is counted, that line of its record is left alone.
         if requests > 0 {
             state.requests += requests;
         }

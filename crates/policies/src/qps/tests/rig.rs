@@ -222,19 +222,7 @@ impl Rig {
     }
 
     fn tell(&mut self, event: &Event) {
-        let vcpu = match event {
-            Event::Released(Job { id, .. }) | Event::Completed(id) => id.vcpu,
-            Event::Ran(segment) => segment.vcpu,
-            Event::Woke { .. }
-            | Event::AllowanceSpent { .. }
-            | Event::Sampled(_)
-            | Event::Utilized { .. }
-            | Event::Arrived(_)
-            | Event::Left(_)
-            | Event::Changed(_)
-            | Event::ServiceDone(_)
-            | Event::Failed { .. } => panic!("{event:?} of a task that stays"),
-        };
+        let vcpu = event.happened_to().unwrap_or_else(|| panic!("{event:?} of a task that stays"));
         let home = *self.qps.hierarchies.homes.get(vcpu).unwrap();
         let hierarchy = &self.qps.hierarchies.list[home.hierarchy];
         let core = hierarchy.sets[hierarchy.task(home.slot).unwrap().set].core;
