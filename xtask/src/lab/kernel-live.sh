@@ -180,6 +180,18 @@ hotplug)
     echo "fact online $(cat $online)"
     grep -q 'off line\|hotplug\|going offline' /tmp/hotplug.err && echo "fact said why"
     ;;
+suspend)
+    # The host is suspended to memory, and its clock wakes it: all cores but one go off line on the way.
+    begin /lab/plain.toml 30 suspend
+    alarm=/sys/class/rtc/rtc0/wakealarm
+    echo 0 > $alarm
+    echo +4 > $alarm
+    echo deep > /sys/power/mem_sleep
+    echo mem > /sys/power/state
+    echo "fact suspended $(cat /sys/power/suspend_stats/success)"
+    after suspend
+    grep -q 'going offline' /tmp/suspend.json && echo "fact said why"
+    ;;
 stopped)
     # For a moment: what it had sent holds. For good: it is ended.
     begin /lab/plain.toml 60 stopped

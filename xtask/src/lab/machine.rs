@@ -19,6 +19,8 @@ pub(super) struct Said {
     pub(super) is_late: bool,
 }
 
+/// The last line of `init.sh` before it switches the guest off.
+const DONE: &str = "@@done";
 /// How many times longer than its processor time a guest may take: guests share cores with each
 /// other and with whatever else this machine does.
 const WALL: u32 = 5;
@@ -27,6 +29,9 @@ const WALL: u32 = 5;
 /// the emulator a quarter more processor time than without; with 20 us it is 29 us at most, and
 /// two thirds more processor time.
 const TURNS_US: u32 = 50;
+/// How long a guest may take to switch itself off after it has said all. One that was suspended to
+/// memory never does in this emulator.
+const SWITCHING_OFF: Duration = Duration::from_secs(10);
 /// How often the time of a guest is looked at.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -65,14 +70,22 @@ pub(super) fn boot(
     }
     drop(send);
     let mut said = Said { lines: Vec::new(), wall: Duration::ZERO, is_late: false };
+    let mut done: Option<Instant> = None;
     loop {
         match receive.recv_timeout(LOOK) {
             Ok(line) => {
                 observed(&line);
+                if line == DONE {
+                    done = Some(Instant::now());
+                }
                 said.lines.push(line);
             }
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {}
+        }
+        if done.is_some_and(|done| done.elapsed() > SWITCHING_OFF) {
+            let _ = child.kill();
+            break;
         }
         if used(child.id()) > patience || begin.elapsed() > patience * WALL {
             said.is_late = true;
