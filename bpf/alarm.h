@@ -17,7 +17,11 @@
 
 /* A timer may come so much too early. */
 #define LEAST 500
-/* The margin moves by so much at each end, and stays below this. */
+/*
+ * The margin moves by a step at each end, at first by so much and later by so much, and stays below
+ * this.
+ */
+#define MARGIN_STEP_MAX 4096
 #define MARGIN_STEP 128
 #define MARGIN_MAX (50ULL * 1000)
 /*
@@ -65,16 +69,23 @@ static int ring(void *map, __u32 *cpu, struct alarm *alarm)
 }
 
 /*
- * Half of all ends move the margin up and half down, so that it is what an end was late at the
- * median. What is left of a grant when a timer comes early by it is as good as spent: the switch
- * takes that long.
+ * Half of all ends move the margin up and half down, so that it is what an end by a switch was late
+ * at the median. It is sought by steps that are halved each time that they were too much. What is
+ * left of a grant when a timer comes early by it is as good as spent: the switch takes that long.
  */
 static void calibrate(struct core *core, __u64 meter, __u64 until)
 {
-	if (meter > until && core->margin < MARGIN_MAX)
-		core->margin += MARGIN_STEP;
-	else if (meter < until && core->margin >= MARGIN_STEP)
-		core->margin -= MARGIN_STEP;
+	__u32 is_late = meter > until, step = core->margin_step;
+
+	if (meter == until)
+		return;
+	if (is_late != core->was_late && step > MARGIN_STEP)
+		core->margin_step = step = step / 2;
+	core->was_late = is_late;
+	if (is_late && core->margin < MARGIN_MAX)
+		core->margin += step;
+	else if (!is_late)
+		core->margin -= core->margin > step ? step : core->margin;
 	core->law.least = core->margin + LEAST;
 }
 
@@ -116,6 +127,19 @@ static __u64 wait_for(__u64 at)
 	}
 	LAW_EACH_END
 	return now;
+}
+
+/*
+ * The thread that is on the core goes on after its grant of foreground time: nothing is switched,
+ * for which the timer was early. Returns the time by which the grant has ended.
+ */
+static __u64 wait_for_end(const struct core *core, __u64 now)
+{
+	__u64 ends = core->ends;
+
+	if (core->law.now.mode != LAW_FOREGROUND || ends <= now || ends - now > core->law.least)
+		return now;
+	return wait_for(ends);
 }
 
 /* What dispatch() chose for a start runs from `now` on. The reach is what that takes at least. */

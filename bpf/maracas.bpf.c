@@ -137,8 +137,8 @@ static void uncount(struct thread *thread)
 		law_block(vcpus, counted);
 }
 
-/* The core charges what it holds and lets it go. */
-static void end_segment(struct core *core, __u32 cpu, __u64 now)
+/* The core charges what it holds and lets it go, for another thread or for the same. */
+static void end_segment(struct core *core, __u32 cpu, __u64 now, bool is_switch)
 {
 	struct event event = {
 		.kind = EVENT_RAN,
@@ -160,7 +160,7 @@ static void end_segment(struct core *core, __u32 cpu, __u64 now)
 	event.meter = law_vcpu(vcpus, event.vcpu)->meter[event.mode & 1];
 	event.reads = law_vcpu(vcpus, event.vcpu)->reads;
 	event.end = law_let_go(&core->law, vcpus);
-	if (event.end == LAW_LIMIT_REACHED)
+	if (event.end == LAW_LIMIT_REACHED && is_switch)
 		calibrate(core, event.meter, event.until);
 	report(&event, event.end != LAW_PREEMPTED && !(event.end == LAW_LIMIT_REACHED && is_silent));
 	tell_spent(core, cpu, now);
@@ -263,7 +263,8 @@ static void go_on(struct core *core, __u32 cpu, struct task_struct *prev,
 		  struct law_choice *choice, __u64 now)
 {
 	if (!law_goes_on(&core->law.now, choice)) {
-		end_segment(core, cpu, now);
+		now = wait_for_end(core, now);
+		end_segment(core, cpu, now, false);
 		if (!begin_segment(core, cpu, choice, now))
 			return;
 	} else {
@@ -296,7 +297,7 @@ static void other_goes_on(struct core *core, __u32 cpu, struct task_struct *prev
 
 	/* Its VCPU has left while it ran. */
 	if (core->law.now.vcpu != LAW_NONE) {
-		end_segment(core, cpu, now);
+		end_segment(core, cpu, now, true);
 		core->others_from = now;
 	}
 	/* It may run for ever: the slot of that VCPU is not to wait for it. */
@@ -379,7 +380,7 @@ void running(__u64 *ctx)
 	__u64 now = bpf_ktime_get_ns();
 	struct law_choice choice;
 
-	end_segment(core, cpu, now);
+	end_segment(core, cpu, now, true);
 	account_others(core, now);
 	if (!is_managed(thread)) {
 		bool is_chosen = core->is_chosen || (thread && thread->is_served);
@@ -434,7 +435,7 @@ void stopping(__u64 *ctx)
 	/* Before the segment ends, as why it does depends on it. */
 	if (!is_runnable)
 		uncount(thread);
-	end_segment(core, cpu, now);
+	end_segment(core, cpu, now, true);
 }
 
 SEC("struct_ops/quiescent")
@@ -487,6 +488,8 @@ __s32 init(__u64 *ctx)
 		core->law.least = LEAST;
 		core->law.soon = LEAST;
 		core->lead_step = LEAD_STEP_MAX;
+		core->margin_step = MARGIN_STEP_MAX;
+		core->was_late = 1;
 		core->law.now = law_idle();
 		core->ends = LAW_NEVER;
 		core->due = LAW_NEVER;

@@ -35,13 +35,15 @@ struct core {
 	struct law_slots slots;
 	/* The thread of no VCPU that comes next was put here by dispatch(). */
 	__u32 is_chosen;
-	__u32 unused;
+	/* Whether the last end by a switch was late. */
+	__u32 was_late;
 	struct law_memory memory;
 	/* By how much it is set early for a start, by how much that grows, and what a switch takes. */
 	__u32 lead;
 	__u32 lead_step;
 	__u32 reach;
-	__u32 unused2;
+	/* By how much the margin moves. */
+	__u32 margin_step;
 	/* The instant for which the core has chosen before it came; 0 = none. */
 	__u64 begins;
 	/* When dispatch() chose for that instant a VCPU that has not run since; 0 = it has. */
