@@ -66,8 +66,9 @@ enum scx_dsq_id_flags {
 };
 #define FIND(type, value) __builtin_preserve_enum_value(*(enum type *)value, 1)
 
-/* Of `enum scx_ops_flags`: it stands in data, which is not relocated. */
+/* Of `enum scx_ops_flags`: they stand in data, which is not relocated. */
 #define SCX_OPS_ENQ_LAST (1ULL << 1)
+#define SCX_OPS_ENQ_EXITING (1ULL << 2)
 
 /* Never looked into; a struct without a body is another kind of type to the loader. */
 struct cpumask {

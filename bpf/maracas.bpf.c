@@ -596,7 +596,8 @@ struct sched_ext_ops maracas = {
 	.init_task = (void *)init_task,
 	.init = (void *)init,
 	.exit = (void *)finish,
-	.flags = SCX_OPS_ENQ_LAST,
+	/* Else what exits is put back on its core past enqueue(), and two of them keep it. */
+	.flags = SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING,
 	.timeout_ms = 20000,
 	.name = "maracas",
 };

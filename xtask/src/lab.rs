@@ -6,6 +6,7 @@
 
 mod compile;
 mod fetch;
+mod hour;
 mod image;
 mod json;
 mod kernel_live;
@@ -246,6 +247,9 @@ impl<'a> Lab<'a> {
         if scenario.work == Work::KernelLive {
             kernel_live::add(&mut image)?;
         }
+        if scenario.work == Work::Hour {
+            hour::add(&mut image);
+        }
         // Cargo's CARGO_TARGET_TMPDIR, which tests have built in.
         let target = self.made.at.ancestors().nth(2).unwrap_or(self.root);
         image.directory(&target.join("tmp"));
@@ -297,6 +301,9 @@ impl<'a> Lab<'a> {
         if scenario.work == Work::KernelLive {
             let examples = self.root.join("examples");
             plan.push_str(&kernel_live::plan(&examples, |name| self.options.wants_test(name)));
+        }
+        if scenario.work == Work::Hour {
+            plan.push_str(&hour::plan(|name| self.options.wants_test(name)));
         }
         for test in self.tests(scenario) {
             let (name, path, package) = (&test.name, test.path.display(), test.package.display());

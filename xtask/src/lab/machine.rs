@@ -115,7 +115,7 @@ fn emulator(tree: &Path, kernel: &Kernel, initrd: &Path, scenario: &Scenario) ->
     // A buffer of packets on a network without a card: nothing but a timer of the emulator's, which
     // ends the turns of guest cores. They last until half of the time to the next timer, by which
     // wakes of the other core were up to 2 ms late.
-    let turns = format!("filter-buffer,id=turns,netdev=none,interval={TURNS_US}");
+    let turns = format!("filter-buffer,id=turns,netdev=none,interval={}", turns_us(scenario));
     command.args(["-netdev", "hubport,hubid=0,id=none", "-object", &turns]);
     command.args(["-m", &scenario.memory().to_string()]);
     command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
@@ -123,6 +123,12 @@ fn emulator(tree: &Path, kernel: &Kernel, initrd: &Path, scenario: &Scenario) ->
     command.arg("-initrd").arg(initrd);
     command.args(["-append", "console=ttyS0 panic=-1 quiet mitigations=off"]);
     command
+}
+
+/// The turns of a guest's cores, in us of the guest's. In an hour they have as many instructions as
+/// where one takes 2 ns: each turn costs the emulator some, and a slow host has few in 50 us.
+fn turns_us(scenario: &Scenario) -> u32 {
+    if scenario.is_long() { 2 * scenario.as_slow(TURNS_US) } else { TURNS_US }
 }
 
 /// The processor time of a process (proc_pid_stat(5), fields 14 and 15; on x86 100 ticks a second).

@@ -88,7 +88,10 @@ impl Options {
     }
 
     fn wants(&self, scenario: &Scenario) -> bool {
-        self.only.is_empty() || self.only.iter().any(|name| name == scenario.name)
+        match self.only.as_slice() {
+            [] => !scenario.is_long(),
+            only => only.iter().any(|name| name == scenario.name),
+        }
     }
     fn wants_kernel(&self, kernel: &str) -> bool {
         self.kernels.is_empty() || self.kernels.iter().any(|word| word == kernel)
@@ -158,7 +161,11 @@ mod tests {
             assert!(all.iter().any(|one| one == guest), "no {guest} in {all:?}");
         }
         assert!(!all.iter().any(|one| one.starts_with("v1 7.3")));
-        assert!(!all.iter().any(|one| one.contains("6.12")), "it is to be named");
+        for named in ["6.12", "sched-ext-hour"] {
+            assert!(!all.iter().any(|one| one.contains(named)), "{named} is to be named");
+        }
+        let hour = guests(&["--only", "sched-ext-hour"]);
+        assert_eq!(hour, ["sched-ext-hour 7.3 icount4 2"]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What a guest came to: its row in the table, and what is wrong with it.
 
+use super::hour;
 use super::json::quoted;
 use super::kernel_live;
 use super::machine::Said;
@@ -79,6 +80,12 @@ impl Row {
             Work::KernelLive => {
                 let (figures, problems) = kernel_live::judge(&outcome.steps);
                 row.report = Some(Report { figures, ..Report::default() });
+                row.problems.extend(problems);
+            }
+            Work::Hour => {
+                let (report, problems) = hour::judge(&outcome.steps);
+                row.agents = report.as_ref().and_then(|report| report.agents);
+                row.report = report;
                 row.problems.extend(problems);
             }
         }

@@ -15,6 +15,8 @@ pub(super) enum Work {
     SchedExt,
     /// Runs by the scheduler that is a BPF program, and what befalls them.
     KernelLive,
+    /// An hour by it, beside programs of no VCPU.
+    Hour,
 }
 
 /// How a guest mounts its control groups.
@@ -171,6 +173,15 @@ pub(super) const ALL: &[Scenario] = &[
         mean: None,
         ..PLAIN
     },
+    Scenario {
+        name: "sched-ext-hour",
+        about: "an hour of load by the scheduler that is a BPF program, on a slow host",
+        kernels: SCHED_EXT,
+        shift: 4,
+        work: Work::Hour,
+        mean: None,
+        ..PLAIN
+    },
 ];
 
 /// What `--quick` boots: scenario and kernel.
@@ -185,7 +196,11 @@ pub(super) fn named(name: &str) -> Option<&'static Scenario> {
 impl Scenario {
     /// Whether it loads the scheduler that is a BPF program.
     pub(super) fn loads(&self) -> bool {
-        matches!(self.work, Work::SchedExt | Work::KernelLive)
+        matches!(self.work, Work::SchedExt | Work::KernelLive | Work::Hour)
+    }
+    /// Whether it takes so long that it runs only where `--only` names it.
+    pub(super) fn is_long(&self) -> bool {
+        self.work == Work::Hour
     }
     /// What `-icount` makes of the guest, in the lab's words.
     pub(super) fn mode(&self) -> String {
@@ -205,6 +220,7 @@ impl Scenario {
             Work::Tests => 3600,
             Work::SchedExt => 350,
             Work::KernelLive => 1800,
+            Work::Hour => 4500,
         };
         each * u64::from(self.cores.max(2)) / 2
     }
