@@ -148,6 +148,8 @@ pub(super) struct Got {
     pub(super) delivered: f64,
     /// Median of |delivered - C|, in us.
     pub(super) p50_us: f64,
+    /// The same of one in a hundred; not in every report.
+    pub(super) p99_us: Option<f64>,
 }
 
 /// What the report of `maracas run --json` says (docs/output.md).
@@ -175,6 +177,7 @@ impl Report {
                 name: task.get("name")?.text()?.into(),
                 delivered: mean / task.get("budget_ns")?.number()?,
                 p50_us: delivered.get("error_p50_ns")?.number()? / 1e3,
+                p99_us: delivered.get("error_p99_ns").and_then(Json::number).map(|ns| ns / 1e3),
             })
         });
         let agents = agents.map(|ns| ns / 1e7 / seconds);

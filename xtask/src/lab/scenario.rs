@@ -218,7 +218,7 @@ impl Scenario {
         let each = match self.work {
             Work::Quickstart(runs) => 70 + 70 * u64::from(runs),
             Work::Tests => 3600,
-            Work::SchedExt => 350,
+            Work::SchedExt => 1200,
             Work::KernelLive => 1800,
             Work::Hour => 4500,
         };
