@@ -282,13 +282,6 @@ static bool put_other(struct core *core)
 	return core->is_chosen;
 }
 
-/* Sets the timer for the turn of a thread that belongs to no VCPU, where a VCPU waits. */
-static void limit_other(struct core *core, __u32 cpu, const struct law_choice *choice, __u64 now)
-{
-	core->ends = choice->vcpu == LAW_NONE ? LAW_NEVER : now + SHARE_TURN;
-	arm(core, cpu, now);
-}
-
 /* The same for `prev`, which goes on. */
 static void other_goes_on(struct core *core, __u32 cpu, struct task_struct *prev,
 			  const struct law_choice *choice, __u64 now)

@@ -6,6 +6,7 @@
 #ifndef MARACAS_OTHERS_H
 #define MARACAS_OTHERS_H
 
+#include "alarm.h"
 #include "kernel.h"
 #include "law.h"
 #include "state.h"
@@ -60,6 +61,13 @@ static bool others_first(struct core *core, const struct law_choice *choice, __u
 	else if (!core->owed)
 		core->is_paid = false;
 	return core->is_paid || (choice->mode == LAW_BACKGROUND && core->share >= SHARE_TURN);
+}
+
+/* Sets the timer for the turn of a thread that belongs to no VCPU, where a VCPU waits. */
+static void limit_other(struct core *core, __u32 cpu, const struct law_choice *choice, __u64 now)
+{
+	core->ends = choice->vcpu == LAW_NONE ? LAW_NEVER : now + SHARE_TURN;
+	arm(core, cpu, now);
 }
 
 #endif

@@ -27,8 +27,8 @@ pub(super) fn plan(quickstart: &Path) -> String {
 /// How long the quickstart runs by each, in seconds: one in a hundred periods of the longest, which
 /// is of 20 ms, is 15 of them.
 pub(super) const SECONDS: f64 = 30.0;
-/// How far one in a hundred periods of a VCPU may be off C under the scheduler in the kernel, in us:
-/// twice what was measured (docs/sched-ext.md).
+/// How far one in a hundred periods of a VCPU may be off C under the scheduler in the kernel, in
+/// us: twice what was measured (docs/sched-ext.md).
 const ERROR_P99_US: f64 = 25.0;
 /// What MARACAS may take of the cores under the scheduler in the kernel, of what its agents take in
 /// the same boot.
