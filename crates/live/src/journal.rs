@@ -18,6 +18,13 @@ pub use maracas_core::journal::Header;
 const RING_BYTES: usize = 1 << 22;
 /// The same of a group of cores: 10 s.
 const GROUP_BYTES: usize = RING_BYTES / 4;
+/// How much of a journal is given at once. Rings are emptied between two such steps, so that one is
+/// full only where the reader's own room is too: what takes longer than it may brings more for the
+/// next step, and took all at once until a ring had no room for so long.
+const STEP_BYTES: usize = 1 << 16;
+/// Room for pieces that were taken from rings and not given yet: an hour at 18 KB/s, more than a
+/// loaded host wrote where its reader had too little of the cores (docs/sched-ext.md).
+const HELD_BYTES: usize = 1 << 26;
 /// What stands before a piece: its number and its length, 8 bytes each.
 const FRAME: usize = 16;
 
@@ -28,20 +35,21 @@ struct Ring {
 }
 
 impl Ring {
-    /// Moves all whole pieces to `into`, by their numbers.
-    fn pull(&mut self, into: &mut BTreeMap<u64, Vec<u8>>) {
+    /// Moves all whole pieces to `into`, by their numbers; how many bytes these have.
+    fn pull(&mut self, into: &mut BTreeMap<u64, Vec<u8>>) -> usize {
         let filled = self.ring.read_chunk(self.ring.slots()).expect("what is filled stays so");
         let (first, second) = filled.as_slices();
         self.taken.extend_from_slice(first);
         self.taken.extend_from_slice(second);
         filled.commit_all();
-        let mut rest = &self.taken[..];
+        let (mut rest, mut moved) = (&self.taken[..], 0);
         while let Some((number, piece, after)) = framed(rest) {
             into.insert(number, piece.to_vec());
-            rest = after;
+            (rest, moved) = (after, moved + piece.len());
         }
         let left = rest.len();
         self.taken.drain(..self.taken.len() - left);
+        moved
     }
 }
 
@@ -57,8 +65,10 @@ fn framed(bytes: &[u8]) -> Option<(u64, &[u8], &[u8])> {
 pub(crate) struct Drain {
     journal: Joined,
     rings: Vec<Ring>,
-    /// Pieces before which others are missing.
+    /// Pieces that were taken from rings and not given yet, some because others are missing before
+    /// them; and how many bytes they have.
     early: BTreeMap<u64, Vec<u8>>,
+    held: usize,
     /// The number of the next piece.
     next: u64,
     /// The number that the next piece gets.
@@ -80,19 +90,33 @@ impl Drain {
         self.writer(GROUP_BYTES, first)
     }
 
-    /// Puts together what is in the rings; with `all` what a missing piece comes before too.
-    fn pull(&mut self, all: bool) {
-        self.rings.iter_mut().for_each(|ring| ring.pull(&mut self.early));
+    /// Takes what is in the rings, where there is room for it or a piece is missing. Whether it did.
+    fn pull(&mut self) -> bool {
+        let waits = self.early.first_key_value().is_some_and(|(number, _)| *number != self.next);
+        let has_room = waits || self.held < HELD_BYTES;
+        if has_room {
+            let own = self.rings.iter_mut().map(|ring| ring.pull(&mut self.early));
+            self.held += own.sum::<usize>();
+        }
+        has_room
+    }
+    /// Puts pieces together for one step; with `all` what a missing piece comes before too. Whether
+    /// there are more.
+    fn join(&mut self, all: bool) -> bool {
         while let Some(first) = self.early.first_entry() {
             if *first.key() != self.next && !all {
-                return;
+                return false;
+            }
+            if self.journal.bytes().len() >= STEP_BYTES {
+                return true;
             }
             let (number, piece) = first.remove_entry();
-            self.next = number + 1;
+            (self.next, self.held) = (number + 1, self.held - piece.len());
             if self.journal.append(&piece).is_err() {
                 self.journal.record(&Record::Gap(1));
             }
         }
+        false
     }
 
     /// Gives whole records to `sink` until nothing more will come: the writer thread's life.
@@ -101,11 +125,15 @@ impl Drain {
         const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
         loop {
             let closed = closed.load(Ordering::Acquire);
-            self.pull(closed);
+            let has_all = self.pull();
+            let has_more = self.join(closed);
             let bytes = self.journal.bytes();
             if !bytes.is_empty() {
                 sink(bytes);
                 bytes.clear();
+            }
+            if has_more || !has_all {
+                continue;
             }
             if closed {
                 return;
@@ -129,7 +157,7 @@ impl Scribe {
     pub(crate) fn new(header: &Header) -> (Self, Drain) {
         let (journal, numbers) = (Joined::new(header), Arc::default());
         let (rings, early) = (Vec::new(), BTreeMap::new());
-        let mut drain = Drain { journal, rings, early, next: 0, numbers };
+        let mut drain = Drain { journal, rings, early, held: 0, next: 0, numbers };
         (drain.writer(RING_BYTES, None), drain)
     }
 
@@ -196,6 +224,35 @@ mod tests {
         assert_eq!(drained(drain), [note("kept"), Record::Gap(2), Record::End(Instant::ZERO)]);
     }
 
+    /// A reader that is slower than the writer: for two bytes that it has worked off there are three
+    /// more. Four rings of them.
+    #[test]
+    fn what_comes_while_the_reader_is_at_work_is_kept() {
+        const PIECE: usize = 1 << 14;
+        let (mut scribe, drain) = Scribe::new(&header());
+        let all = 4 * RING_BYTES / PIECE;
+        let (mut written, mut due, mut bytes) = (0, 8 * PIECE, Vec::new());
+        let mut write = |worked_off: usize| {
+            due += worked_off / 2 * 3;
+            while due >= PIECE && written < all {
+                let note = Note::Host("x".repeat(PIECE));
+                scribe.recorder.record(&Record::Note { at: Instant::ZERO, note });
+                scribe.flush();
+                (due, written) = (due - PIECE, written + 1);
+            }
+            written == all
+        };
+        let closed = AtomicBool::new(write(0));
+        drain.run(&closed, |piece| {
+            bytes.extend_from_slice(piece);
+            closed.store(write(piece.len()), Ordering::Release);
+        });
+        // It has no end.
+        let (_, reader) = Reader::open(&bytes).unwrap();
+        let whole = reader.map_while(Result::ok).filter(|it| matches!(it, Record::Note { .. }));
+        assert_eq!(whole.count(), all);
+    }
+
     fn drained(drain: Drain) -> Vec<Record> {
         let mut bytes = Vec::new();
         drain.run(&AtomicBool::new(true), |piece| bytes.extend_from_slice(piece));
@@ -218,7 +275,8 @@ mod tests {
             writer.flush();
             writer.flush();
             if round % 7 == 0 {
-                drain.pull(false);
+                drain.pull();
+                assert!(!drain.join(false));
             }
         }
         writers[2].recorder.end(Instant::ZERO);
