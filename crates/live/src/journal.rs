@@ -90,7 +90,8 @@ impl Drain {
         self.writer(GROUP_BYTES, first)
     }
 
-    /// Takes what is in the rings, where there is room for it or a piece is missing. Whether it did.
+    /// Takes what is in the rings, where there is room for it or a piece is missing. Whether it
+    /// did.
     fn pull(&mut self) -> bool {
         let waits = self.early.first_key_value().is_some_and(|(number, _)| *number != self.next);
         let has_room = waits || self.held < HELD_BYTES;
@@ -224,8 +225,8 @@ mod tests {
         assert_eq!(drained(drain), [note("kept"), Record::Gap(2), Record::End(Instant::ZERO)]);
     }
 
-    /// A reader that is slower than the writer: for two bytes that it has worked off there are three
-    /// more. Four rings of them.
+    /// A reader that is slower than the writer: for two bytes that it has worked off there are
+    /// three more. Four rings of them.
     #[test]
     fn what_comes_while_the_reader_is_at_work_is_kept() {
         const PIECE: usize = 1 << 14;
