@@ -69,9 +69,9 @@ static int ring(void *map, __u32 *cpu, struct alarm *alarm)
 }
 
 /*
- * Half of all ends move the margin up and half down, so that it is what an end by a switch was late
- * at the median. It is sought by steps that are halved each time that they were too much. What is
- * left of a grant when a timer comes early by it is as good as spent: the switch takes that long.
+ * The margin is what an end by a switch was late at the median; an end without one moves it only
+ * where it was late. It is sought by steps that are halved each time that they were too much. What
+ * is left of a grant when a timer comes early by it is as good as spent: a switch takes that long.
  */
 static void calibrate(struct core *core, __u64 meter, __u64 until)
 {

@@ -160,7 +160,7 @@ static void end_segment(struct core *core, __u32 cpu, __u64 now, bool is_switch)
 	event.meter = law_vcpu(vcpus, event.vcpu)->meter[event.mode & 1];
 	event.reads = law_vcpu(vcpus, event.vcpu)->reads;
 	event.end = law_let_go(&core->law, vcpus);
-	if (event.end == LAW_LIMIT_REACHED && is_switch)
+	if (event.end == LAW_LIMIT_REACHED && (is_switch || event.meter > event.until))
 		calibrate(core, event.meter, event.until);
 	report(&event, event.end != LAW_PREEMPTED && !(event.end == LAW_LIMIT_REACHED && is_silent));
 	tell_spent(core, cpu, now);
@@ -282,7 +282,7 @@ static bool put_other(struct core *core)
 	return core->is_chosen;
 }
 
-/* The same for `prev`, which goes on. */
+/* `prev`, which belongs to no VCPU, goes on: sets the timer for its turn. */
 static void other_goes_on(struct core *core, __u32 cpu, struct task_struct *prev,
 			  const struct law_choice *choice, __u64 now)
 {

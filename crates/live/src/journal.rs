@@ -14,13 +14,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub use maracas_core::journal::Header;
 
-/// Room for 40 s at 100 KB/s, far more than a writer thread ever lags.
+/// Room for 40 s at 100 KB/s.
 const RING_BYTES: usize = 1 << 22;
 /// The same of a group of cores: 10 s.
 const GROUP_BYTES: usize = RING_BYTES / 4;
-/// How much of a journal is given at once. Rings are emptied between two such steps, so that one is
-/// full only where the reader's own room is too: what takes longer than it may brings more for the
-/// next step, and took all at once until a ring had no room for so long.
+/// How much of a journal is given at once. Rings are emptied between two such steps, so that a slow
+/// reader loses nothing until its own room is full.
 const STEP_BYTES: usize = 1 << 16;
 /// Room for pieces that were taken from rings and not given yet: an hour at 18 KB/s, more than a
 /// loaded host wrote where its reader had too little of the cores (docs/sched-ext.md).
