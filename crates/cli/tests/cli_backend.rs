@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Scratch, expect_refusal};
+use common::{Scratch, expect_refusal, maracas, text};
 
 /// A scenario of one core under maracas, with these parameters.
 fn scenario(parameters: &str) -> String {
@@ -23,6 +23,20 @@ fn the_scheduler_in_the_kernel_refuses_what_it_does_not_do_on_any_host() {
     let why = "--backend sched-ext cannot carry this out: ";
     expect_refusal("latency", &scratch, &words, why);
     expect_refusal("latency", &scratch, &words, "by latency, which no sensor knows here");
+}
+
+#[test]
+fn check_leaves_the_room_that_the_backend_takes() {
+    let scratch = Scratch::new();
+    scratch.write("s.toml", scenario(""));
+    let words = ["check", "s.toml", "--backend", "sched-ext"];
+    expect_refusal("machine", &scratch, &words, "add --machine live");
+    let output = maracas(scratch.path(), &[&words[..], &["--machine", "live"]].concat());
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(stdout.ends_with("admitted\n"), "{stdout}{stderr}");
+    let is_known = stderr.contains("the thread that decides will take ");
+    assert!(is_known != stderr.contains("was not measured"), "{stderr}");
+    assert!(!stderr.contains("agents will take"), "{stderr}");
 }
 
 /// As the tests are built, by default.

@@ -289,7 +289,7 @@ pub fn to_json(case: &Case, verdict: &Verdict) -> Value {
 
 /// What agents will take of each core, and by what that was reckoned.
 fn agents_json(agents: &Agents) -> Value {
-    let Agents { costs, loads, longer } = agents;
+    let Agents { costs, loads, longer, .. } = agents;
     let load = |load: &Load| {
         json!({
             "core": load.core.map(|core| core.0),

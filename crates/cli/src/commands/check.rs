@@ -1,9 +1,10 @@
 //! `maracas check`: would it be admitted?
 
-use maracas_console::failure::{Answer, Outcome};
+use maracas_console::failure::{Answer, Failure, Outcome};
 use maracas_console::output;
 use maracas_session::case::{Machine, Overrides};
 use maracas_session::check::Checked;
+use maracas_session::live::backend::Backend;
 use maracas_session::live::senses;
 use maracas_session::source::Source;
 
@@ -19,6 +20,10 @@ pub(crate) struct Args {
     /// For which machine
     #[arg(long, value_enum, default_value_t = Machine::Sim)]
     machine: Machine,
+    /// What will carry the budgets out on the live machine, which leaves room for its decisions;
+    /// with `auto`, agents, which take more
+    #[arg(long, value_enum, default_value_t)]
+    backend: Backend,
     #[command(flatten)]
     asked: senses::Asked,
     /// Where it is refused, name the smallest change that would be admitted; where it is admitted
@@ -34,9 +39,15 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Outcome {
-    let case = args.source.case(args.machine, &args.overrides)?;
+    let in_kernel = args.backend == Backend::SchedExt;
+    if in_kernel && args.machine != Machine::Live {
+        let why = "of the live machine alone: add --machine live";
+        return Err(Failure::about("--backend sched-ext", why));
+    }
+    let overrides = Overrides { in_kernel, ..args.overrides.clone() };
+    let case = args.source.case(args.machine, &overrides)?;
     let read = || std::fs::read_to_string(&case.file).map_err(|why| why.to_string());
-    let checked = Checked::of(&case, &args.asked, args.suggest, &read, &args.overrides)?;
+    let checked = Checked::of(&case, &args.asked, args.suggest, &read, &overrides)?;
     if args.json {
         output::line(&format!("{:#}", checked.to_json(&case)))?;
     } else {

@@ -111,6 +111,16 @@ pub struct Agents {
     /// Where too little room is left for what would be admitted without agents: how many times as
     /// long budgets and periods have to be for it.
     pub longer: Option<u64>,
+    /// Whether the scheduler in the kernel carries it out: then one thread decides for all cores,
+    /// and budgets end by timers of the kernel's.
+    pub in_kernel: bool,
+}
+
+impl Agents {
+    /// Who decides.
+    const fn who(&self) -> &'static str {
+        if self.in_kernel { "the thread that decides" } else { "agents" }
+    }
 }
 
 /// A system with the room that its agents leave.
@@ -214,17 +224,17 @@ impl Case {
         match HostCosts::measured(self.system.cores.len()) {
             Ok(costs) => {
                 let decision = if in_kernel { costs.in_kernel } else { costs.decision };
-                self.leave_room(HostCosts { decision, ..costs }).map(|()| None)
+                self.leave_room(HostCosts { decision, ..costs }, in_kernel).map(|()| None)
             }
             Err(why) => Ok(Some(format!("what agents take of the cores was not measured ({why})"))),
         }
     }
 
-    fn leave_room(&mut self, costs: HostCosts) -> Result<(), Failure> {
+    fn leave_room(&mut self, costs: HostCosts, in_kernel: bool) -> Result<(), Failure> {
         let fitted = self.verdict.accepted();
         let Room { system, loads, verdict } = self.room(self.start.clone(), costs.decision);
         let longer = (fitted && !verdict.accepted()).then(|| self.longer(costs.decision)).flatten();
-        self.agents = Some(Agents { costs, loads, longer });
+        self.agents = Some(Agents { costs, loads, longer, in_kernel });
         (self.system.capacity, self.start.capacity) = (system.capacity, system.capacity);
         self.judge()
     }
@@ -308,21 +318,23 @@ impl Case {
 
     /// Why what would be admitted otherwise is not, where agents take too much, and the way out.
     pub fn of_room(&self) -> Option<String> {
-        let Agents { costs, loads, longer } = self.agents.as_ref()?;
-        let longer = (*longer)?;
+        let agents = self.agents.as_ref()?;
+        let Agents { costs, loads, longer, .. } = agents;
+        let (who, longer) = (agents.who(), (*longer)?);
         let most = loads.iter().max_by_key(|load| load.ppb)?;
         let place = most.core.map_or("each core".to_string(), |core| core.to_string());
         let (share, wakes, each) =
             (percent(most.ppb), most.wakes_per_s, rounded_up(costs.decision));
         Some(format!(
-            "agents leave too little room: {wakes} decisions a second of {each} each are {share} \
-             of {place}; budgets and periods {longer} times as long would be admitted"
+            "too little room is left by {who}: {wakes} decisions a second of {each} each are \
+             {share} of {place}; budgets and periods {longer} times as long would be admitted"
         ))
     }
 
     /// What agents will take, in a sentence; `None` where that is not known, or nothing.
     pub fn of_agents(&self) -> Option<String> {
-        let Agents { costs, loads, .. } = self.agents.as_ref()?;
+        let agents = self.agents.as_ref()?;
+        let Agents { costs, loads, .. } = agents;
         let each = loads.iter().filter(|load| load.wakes_per_s > 0).map(|load| {
             let place = load.core.map_or("each core".to_string(), |core| core.to_string());
             let (share, wakes) = (percent(load.ppb), load.wakes_per_s);
@@ -331,17 +343,16 @@ impl Case {
         let each: Vec<_> = each.collect();
         let (decision, capacity) = (rounded_up(costs.decision), self.start.capacity);
         (!each.is_empty()).then(|| {
-            let each = each.join(", ");
-            format!(
-                "agents will take {each}, {decision} each; {capacity} of a core may be promised"
-            )
+            let (who, each) = (agents.who(), each.join(", "));
+            format!("{who} will take {each}, {decision} each; {capacity} of a core may be promised")
         })
     }
 
     /// The user's VCPUs whose budgets are so small that this host ends them late by more than 1 %,
-    /// with the least budget that is not; `None` where that is not known.
+    /// with the least budget that is not; `None` where that is not known, or no agents end them.
     pub fn imprecise(&self) -> Option<(Vec<&Vcpu>, Duration)> {
-        let least = self.agents.as_ref()?.costs.keeps().least_budget;
+        let by_agents = self.agents.as_ref().filter(|agents| !agents.in_kernel);
+        let least = by_agents?.costs.keeps().least_budget;
         let first = self.first_service_vcpu();
         let fine = |vcpu: &&Vcpu| {
             let reservation = &vcpu.reservation;
