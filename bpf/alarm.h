@@ -69,9 +69,9 @@ static int ring(void *map, __u32 *cpu, struct alarm *alarm)
 }
 
 /*
- * The margin is what an end by a switch was late at the median; an end without one moves it only
- * where it was late. It is sought by steps that are halved each time that they were too much. What
- * is left of a grant when a timer comes early by it is as good as spent: a switch takes that long.
+ * The margin is what an end is late at the median, counted from its instant to dispatch(). It is
+ * sought by steps that are halved each time that they were too much. What is left of a grant when a
+ * timer comes early by it is as good as spent: a switch takes that long.
  */
 static void calibrate(struct core *core, __u64 meter, __u64 until)
 {
@@ -127,19 +127,6 @@ static __u64 wait_for(__u64 at)
 	}
 	LAW_EACH_END
 	return now;
-}
-
-/*
- * The thread that is on the core goes on after its grant of foreground time: nothing is switched,
- * for which the timer was early. Returns the time by which the grant has ended.
- */
-static __u64 wait_for_end(const struct core *core, __u64 now)
-{
-	__u64 ends = core->ends;
-
-	if (core->law.now.mode != LAW_FOREGROUND || ends <= now || ends - now > core->law.least)
-		return now;
-	return wait_for(ends);
 }
 
 /* What dispatch() chose for a start runs from `now` on. The reach is what that takes at least. */

@@ -82,6 +82,7 @@ struct sched_ext_entity {
 
 struct task_struct {
 	int pid;
+	int tgid;
 	unsigned int flags;
 	int nr_cpus_allowed;
 	const struct cpumask *cpus_ptr;

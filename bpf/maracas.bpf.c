@@ -25,12 +25,6 @@
 
 char _license[] SEC("license") = "GPL";
 
-/* Set by the loader before it loads. */
-const volatile struct sizes sizes SEC(".rodata.sizes");
-
-/* A turn of a thread, where no timer ends it before: the kernel ends it at a tick. */
-#define TURN (4ULL * 1000 * 1000)
-
 /* The queue of a VCPU: of its slot. */
 #define QUEUE_OF(vcpu) (0x10000ULL + ((vcpu) & (LAW_VCPUS - 1)))
 
@@ -138,7 +132,7 @@ static void uncount(struct thread *thread)
 }
 
 /* The core charges what it holds and lets it go, for another thread or for the same. */
-static void end_segment(struct core *core, __u32 cpu, __u64 now, bool is_switch)
+static void end_segment(struct core *core, __u32 cpu, __u64 now)
 {
 	struct event event = {
 		.kind = EVENT_RAN,
@@ -160,7 +154,7 @@ static void end_segment(struct core *core, __u32 cpu, __u64 now, bool is_switch)
 	event.meter = law_vcpu(vcpus, event.vcpu)->meter[event.mode & 1];
 	event.reads = law_vcpu(vcpus, event.vcpu)->reads;
 	event.end = law_let_go(&core->law, vcpus);
-	if (event.end == LAW_LIMIT_REACHED && (is_switch || event.meter > event.until))
+	if (event.end == LAW_LIMIT_REACHED)
 		calibrate(core, event.meter, event.until);
 	report(&event, event.end != LAW_PREEMPTED && !(event.end == LAW_LIMIT_REACHED && is_silent));
 	tell_spent(core, cpu, now);
@@ -176,7 +170,7 @@ static bool begin_segment(struct core *core, __u32 cpu, struct law_choice *choic
 		return false;
 	core->from = now;
 	core->ends = law_spent_at(&core->law, vcpus);
-	if (choice->mode == LAW_BACKGROUND && scx_bpf_dsq_nr_queued(OTHERS) > 0 &&
+	if (choice->mode == LAW_BACKGROUND && others_wait() &&
 	    core->ends > now + SHARE_TURN)
 		core->ends = now + SHARE_TURN;
 	arm(core, cpu, now);
@@ -200,33 +194,6 @@ __s32 select_cpu(__u64 *ctx)
 		dsq_insert(p, FIND(scx_dsq_id_flags, SCX_DSQ_LOCAL), TURN, 0);
 	}
 	return cpu;
-}
-
-/* It waits for a core. */
-static void enqueue_other(struct task_struct *p, struct thread *thread, __s32 cpu,
-			  __u64 flags, bool is_put)
-{
-	struct core *core = core_of(cpu);
-	bool is_woken = flags & FIND(scx_enq_flags, SCX_ENQ_WAKEUP);
-	bool is_first = thread && thread->is_first;
-	__s32 idle;
-
-	if (thread)
-		thread->is_served = 0;
-	if (is_woken && (is_first || (p->nr_cpus_allowed == 1 && (p->flags & PF_KTHREAD)))) {
-		if (thread)
-			thread->is_served = 1;
-		dsq_insert(p, FIND(scx_dsq_id_flags, SCX_DSQ_LOCAL), TURN,
-			   flags | FIND(scx_enq_flags, SCX_ENQ_PREEMPT));
-		return;
-	}
-	dsq_insert(p, OTHERS, TURN, flags);
-	/* A core that idles does not look into the queue by itself. */
-	idle = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
-	if (idle >= 0)
-		scx_bpf_kick_cpu(idle, FIND(scx_kick_flags, SCX_KICK_IDLE));
-	else if (!is_put && core->law.now.mode == LAW_BACKGROUND && core->share >= SHARE_TURN)
-		scx_bpf_kick_cpu(cpu, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
 }
 
 SEC("struct_ops/enqueue")
@@ -262,9 +229,7 @@ void enqueue(__u64 *ctx)
 static void go_on(struct core *core, __u32 cpu, struct task_struct *prev,
 		  struct law_choice *choice, __u64 now)
 {
-	if (!law_goes_on(&core->law.now, choice)) {
-		now = wait_for_end(core, now);
-		end_segment(core, cpu, now, false);
+	if (core->law.now.vcpu == LAW_NONE) {
 		if (!begin_segment(core, cpu, choice, now))
 			return;
 	} else {
@@ -275,13 +240,6 @@ static void go_on(struct core *core, __u32 cpu, struct task_struct *prev,
 	set_slice(prev, TURN);
 }
 
-/* Puts a thread that belongs to no VCPU on the core. Whether any waits. */
-static bool put_other(struct core *core)
-{
-	core->is_chosen = dsq_move_to_local(OTHERS);
-	return core->is_chosen;
-}
-
 /* `prev`, which belongs to no VCPU, goes on: sets the timer for its turn. */
 static void other_goes_on(struct core *core, __u32 cpu, struct task_struct *prev,
 			  const struct law_choice *choice, __u64 now)
@@ -290,7 +248,7 @@ static void other_goes_on(struct core *core, __u32 cpu, struct task_struct *prev
 
 	/* Its VCPU has left while it ran. */
 	if (core->law.now.vcpu != LAW_NONE) {
-		end_segment(core, cpu, now, true);
+		end_segment(core, cpu, now);
 		core->others_from = now;
 	}
 	/* It may run for ever: the slot of that VCPU is not to wait for it. */
@@ -322,6 +280,12 @@ void dispatch(__u64 *ctx)
 	choose(core, cpu, &choice, now);
 	now = look_ahead(core, cpu, &choice, was, now);
 	core->chosen_at = 0;
+	/*
+	 * Its thread executes nothing of its own from here on, however long the switch takes: which
+	 * depends on who is next, and on what the other cores hold locked.
+	 */
+	if (!law_goes_on(&core->law.now, &choice))
+		end_segment(core, cpu, now);
 	tell_spent(core, cpu, now);
 	is_other_on = is_on && !is_managed(thread);
 	if (others_first(core, &choice, now, is_other_on)) {
@@ -373,7 +337,7 @@ void running(__u64 *ctx)
 	__u64 now = bpf_ktime_get_ns();
 	struct law_choice choice;
 
-	end_segment(core, cpu, now, true);
+	end_segment(core, cpu, now);
 	account_others(core, now);
 	if (!is_managed(thread)) {
 		bool is_chosen = core->is_chosen || (thread && thread->is_served);
@@ -428,7 +392,7 @@ void stopping(__u64 *ctx)
 	/* Before the segment ends, as why it does depends on it. */
 	if (!is_runnable)
 		uncount(thread);
-	end_segment(core, cpu, now, true);
+	end_segment(core, cpu, now);
 }
 
 SEC("struct_ops/quiescent")
@@ -469,6 +433,7 @@ __s32 init(__u64 *ctx)
 	if (sizes.cores > CORES_MAX || sizes.vcpus > LAW_VCPUS)
 		return -EINVAL;
 	error = scx_bpf_create_dsq(OTHERS, -1);
+	error = error ? error : scx_bpf_create_dsq(RUNTIME, -1);
 	for (i = 0; i < LAW_VCPUS && i < sizes.vcpus && !error; i++)
 		error = scx_bpf_create_dsq(QUEUE_OF(i), -1);
 	for (i = 0; i < CORES_MAX && i < sizes.cores && !error; i++) {

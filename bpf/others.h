@@ -11,8 +11,9 @@
 #include "law.h"
 #include "state.h"
 
-/* The queue in which they wait. */
+/* The queue in which they wait, and that of those of the runtime. */
 #define OTHERS 1ULL
+#define RUNTIME 2ULL
 /* What waits for its share gets it after so long, in the background's time. */
 #define SHARE_TURN (1ULL * 1000 * 1000)
 /* Threads that belong to no VCPU: one in ten, and no more at once than this. */
@@ -47,10 +48,16 @@ static void account_others(struct core *core, __u64 now)
 		core->others_from = now;
 }
 
+/* Whether any waits. */
+static bool others_wait(void)
+{
+	return scx_bpf_dsq_nr_queued(OTHERS) > 0 || scx_bpf_dsq_nr_queued(RUNTIME) > 0;
+}
+
 /* Whether they come before what the law has. `is_on`: one is on the core and would go on. */
 static bool others_first(struct core *core, const struct law_choice *choice, __u64 now, bool is_on)
 {
-	core->waits = is_on || scx_bpf_dsq_nr_queued(OTHERS) > 0;
+	core->waits = is_on || others_wait();
 	if (!core->waits) {
 		core->owed = 0;
 		core->is_paid = false;
@@ -68,6 +75,51 @@ static void limit_other(struct core *core, __u32 cpu, const struct law_choice *c
 {
 	core->ends = choice->vcpu == LAW_NONE ? LAW_NEVER : now + SHARE_TURN;
 	arm(core, cpu, now);
+}
+
+/* A thread that belongs to no VCPU waits for a core. */
+static void enqueue_other(struct task_struct *p, struct thread *thread, __s32 cpu,
+			  __u64 flags, bool is_put)
+{
+	struct core *core = core_of(cpu);
+	bool is_woken = flags & FIND(scx_enq_flags, SCX_ENQ_WAKEUP);
+	bool is_first = thread && thread->is_first;
+	__s32 idle;
+
+	if (thread)
+		thread->is_served = 0;
+	if (is_woken && (is_first || (p->nr_cpus_allowed == 1 && (p->flags & PF_KTHREAD)))) {
+		if (thread)
+			thread->is_served = 1;
+		dsq_insert(p, FIND(scx_dsq_id_flags, SCX_DSQ_LOCAL), TURN,
+			   flags | FIND(scx_enq_flags, SCX_ENQ_PREEMPT));
+		return;
+	}
+	dsq_insert(p, p->tgid == sizes.runtime ? RUNTIME : OTHERS, TURN, flags);
+	/* A core that idles does not look into the queue by itself. */
+	idle = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+	if (idle >= 0)
+		scx_bpf_kick_cpu(idle, FIND(scx_kick_flags, SCX_KICK_IDLE));
+	else if (!is_put && core->law.now.mode == LAW_BACKGROUND && core->share >= SHARE_TURN)
+		scx_bpf_kick_cpu(cpu, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
+}
+
+/*
+ * Puts a thread that belongs to no VCPU on the core. Whether any waits. What the runtime reports is
+ * lost where its threads do not keep up: of two turns they have one, however many others wait.
+ */
+static bool put_other(struct core *core)
+{
+	if (core->is_runtime_next && dsq_move_to_local(RUNTIME)) {
+		core->is_runtime_next = 0;
+		core->is_chosen = 1;
+	} else if (dsq_move_to_local(OTHERS)) {
+		core->is_runtime_next = 1;
+		core->is_chosen = 1;
+	} else {
+		core->is_chosen = dsq_move_to_local(RUNTIME);
+	}
+	return core->is_chosen;
 }
 
 #endif

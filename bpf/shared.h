@@ -9,10 +9,11 @@
 /* The most cores of a host; a power of two, as numbers are masked by it. */
 #define CORES_MAX 64
 
-/* How many there are; of VCPUs, slots. */
+/* How many there are; of VCPUs, slots. And the number of the process that loads it. */
 struct sizes {
 	__u32 cores;
 	__u32 vcpus;
+	__s32 runtime;
 };
 
 /* What is to be said at the end. */

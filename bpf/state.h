@@ -11,6 +11,12 @@
 #include "memory.h"
 #include "shared.h"
 
+/* Set by the loader before it loads. */
+const volatile struct sizes sizes SEC(".rodata.sizes");
+
+/* A turn of a thread, where no timer ends it before: the kernel ends it at a tick. */
+#define TURN (4ULL * 1000 * 1000)
+
 struct core {
 	struct law_core law;
 	/* When what the core holds, or a turn, ends; LAW_NEVER = it does not. */
@@ -35,7 +41,7 @@ struct core {
 	struct law_slots slots;
 	/* The thread of no VCPU that comes next was put here by dispatch(). */
 	__u32 is_chosen;
-	/* Whether the last end by a switch was late. */
+	/* Whether the last end was late. */
 	__u32 was_late;
 	struct law_memory memory;
 	/* By how much it is set early for a start, by how much that grows, and what a switch takes. */
@@ -48,6 +54,9 @@ struct core {
 	__u64 begins;
 	/* When dispatch() chose for that instant a VCPU that has not run since; 0 = it has. */
 	__u64 chosen_at;
+	/* Of threads that belong to no VCPU one of the runtime's is next. */
+	__u32 is_runtime_next;
+	__u32 unused;
 } __attribute__((aligned(64)));
 
 /* crates/kernel/src/layout.rs has these numbers. */

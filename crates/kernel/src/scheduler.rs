@@ -322,7 +322,8 @@ fn load(object: &[u8], vcpus: u32, chunk: u64) -> io::Result<Object> {
     // Cores are named by their numbers, of which a host may leave some out.
     for mut map in open.maps_mut() {
         if map.name() == ".rodata.sizes" {
-            let sizes = [CORES.to_ne_bytes(), vcpus.min(VCPUS).to_ne_bytes()].concat();
+            let sizes = [CORES, vcpus.min(VCPUS), std::process::id()].map(u32::to_ne_bytes);
+            let sizes = sizes.concat();
             map.set_initial_value(&sizes).map_err(said("size it"))?;
         }
         if map.name() == ".rodata.reads" {

@@ -160,6 +160,8 @@ pub(super) struct Report {
     pub(super) agents: Option<f64>,
     /// How long the run took by its own clock.
     pub(super) seconds: f64,
+    /// From a cause to what a decision put first, the median in us; not in every report.
+    pub(super) dispatch_p50_us: Option<f64>,
     /// What has no column in the table, a line each.
     pub(super) figures: Vec<String>,
 }
@@ -180,8 +182,11 @@ impl Report {
                 p99_us: delivered.get("error_p99_ns").and_then(Json::number).map(|ns| ns / 1e3),
             })
         });
+        let got = got.collect::<Option<_>>()?;
         let agents = agents.map(|ns| ns / 1e7 / seconds);
-        Some(Self { got: got.collect::<Option<_>>()?, agents, seconds, figures: Vec::new() })
+        let dispatch = json.get("dispatch").and_then(|it| it.get("latency_p50_ns")?.number());
+        let dispatch_p50_us = dispatch.map(|ns| ns / 1e3);
+        Some(Self { got, agents, seconds, dispatch_p50_us, figures: Vec::new() })
     }
 }
 
