@@ -95,9 +95,11 @@ global)
     # global POLICY SECONDS agents|sched-ext
     sed "s/^name = \"run\"/name = \"$2\"/" "$5" > /tmp/global.toml
     maracas run /tmp/global.toml --duration "$3s" --json --backend "$4" --journal /tmp/global.journal > /tmp/global.json 2> /tmp/global.err
-    echo "fact code $?"
+    code=$?
+    echo "fact code $code"
     tail -n 3 /tmp/global.err >&2
-    replayed global
+    if [ $code = 1 ]; then echo "fact replay refused"; else replayed global; fi
+    rm -f /tmp/global.journal
     cat /tmp/global.json
     ;;
 memory | throttle)

@@ -83,6 +83,10 @@ const fn budgets(words: &'static str) -> Case {
 const fn jobs(words: &'static str, judged: Judged) -> Case {
     Case { words, limit: 90, facts: &[("replay", "0")], judged }
 }
+/// The same by agents, which may take more of the cores than admission leaves.
+const fn jobs_by_agents(words: &'static str) -> Case {
+    Case { facts: &[("replay", "0|refused")], ..jobs(words, Judged::Beside) }
+}
 const fn befalls(words: &'static str, facts: &'static [(&'static str, &'static str)]) -> Case {
     Case { words, limit: 90, facts, judged: Judged::No }
 }
@@ -192,11 +196,11 @@ const CASES: &[Case] = &[
             CLEAN,
         ],
     ),
-    jobs("global run 6 agents", Judged::Beside),
+    jobs_by_agents("global run 6 agents"),
     jobs("global run 30 sched-ext", Judged::Jobs),
-    jobs("global qps 6 agents", Judged::Beside),
+    jobs_by_agents("global qps 6 agents"),
     jobs("global qps 6 sched-ext", Judged::Jobs),
-    jobs("global g-edf 6 agents", Judged::Beside),
+    jobs_by_agents("global g-edf 6 agents"),
     jobs("global g-edf 6 sched-ext", Judged::Late),
     faults("memory 4 agents", Judged::MemoryBeside),
     faults("memory 4 sched-ext", Judged::Memory),
@@ -345,6 +349,10 @@ fn budgets_of(report: &Json) -> Result<String, String> {
 /// Jobs, those that missed, and the latency of dispatches. `most_ms`: how late one may be, if that
 /// is judged.
 fn jobs_of(report: &Json, most_ms: Option<f64>) -> Result<String, String> {
+    if most_ms.is_none() && report.get("verdict").and_then(Json::text) == Some("refused") {
+        let capacity = report.get("capacity").and_then(Json::text).unwrap_or("?");
+        return Ok(format!("refused: {capacity} of a core may be promised"));
+    }
     let tasks = report.get("tasks").map_or(&[][..], Json::list);
     let all =
         |key: &str| -> Vec<f64> { tasks.iter().filter_map(|it| it.get(key)?.number()).collect() };

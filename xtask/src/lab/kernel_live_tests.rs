@@ -97,4 +97,8 @@ fn budgets_and_jobs_that_are_off_are_problems() {
     assert!(of(0, 300, Some(0.0)) && of(3, 300, None) && of(2, 300, Some(2.4)));
     assert!(!of(1, 300, Some(0.0)) && !of(0, 0, Some(0.0)) && !of(3, 300, Some(2.4)));
     assert!(jobs_of(&Json::read("{}").unwrap(), None).is_err());
+    let refused = Json::read(r#"{"verdict": "refused", "capacity": "809/1000"}"#).unwrap();
+    let figures = jobs_of(&refused, None);
+    assert_eq!(figures.as_deref(), Ok("refused: 809/1000 of a core may be promised"));
+    assert!(jobs_of(&refused, Some(0.0)).is_err());
 }
