@@ -17,10 +17,12 @@ mod python;
 mod skips;
 #[cfg(test)]
 mod tidy;
+mod together;
 mod venv;
 
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, ExitStatus};
 
 const HELP: &str = "\
 cargo xtask ci                  what CI runs: format, lints, tests, documents
@@ -122,10 +124,12 @@ fn checks() -> Result<(), String> {
     cargo(&["test", "--workspace", "--no-fail-fast"])?;
     optimized()?;
     docs::docs(&root())?;
-    python::python(&root())?;
-    deb::deb(&root(), &[])?;
+    // Both fetch what they need, and then have one core at work for most of their time: together
+    // they take two thirds of the time. Guests of the lab are limited by what they use, and nothing
+    // in the Python package's tests is measured.
+    let package = || python::python(&root()).and_then(|()| deb::deb(&root(), &[]));
     // Kernels and hosts that this one is not.
-    lab::lab(&root(), &["--quick"])
+    together::all(2, &[&package, &|| lab::lab(&root(), &["--quick"])])
 }
 
 /// What runs for minutes of simulated time, in one build: packages that are built alone have other
@@ -137,31 +141,41 @@ fn optimized() -> Result<(), String> {
         apt::install(&["valgrind"]);
     }
     let packages = ["maracas-reproduce", "maracas-tests", "maracas-session", "maracas-python"];
+    // Those that take minutes first.
     let tests = [
+        // The schedulers for uneven cores on 10,000 systems, 10,000 systems that share memory.
+        "uneven",
+        "interference",
         // docs/results.md against every experiment.
         "document",
-        // Every schedulability test on a thousand sets, the optimal schedulers on 2000 each, those
-        // for uneven cores on 10,000, a million jobs of each policy that lets tasks come and go,
-        // and 10,000 systems that share memory.
+        // What `check --suggest` suggests for 300 systems that share memory.
+        "suggest",
+        // A million jobs of each policy that lets tasks come and go, every schedulability test on a
+        // thousand sets, and the optimal schedulers on 2000 each.
+        "churn",
         "soundness",
         "run",
         "optimal",
         "baselines",
-        "uneven",
-        "churn",
-        "interference",
         "instructions",
         "live_cost",
-        // What `check --suggest` suggests for 300 systems that share memory.
-        "suggest",
     ];
     let packages = packages.iter().flat_map(|package| ["--package", package]);
-    let tests = tests.iter().flat_map(|test| ["--test", test]);
-    cargo(&["test", "--release"].into_iter().chain(packages).chain(tests).collect::<Vec<_>>())?;
+    let test: Vec<&str> = ["test", "--release"].into_iter().chain(packages).collect();
+    let only = tests.iter().flat_map(|name| ["--test", name]);
+    cargo(&test.iter().copied().chain(only).chain(["--no-run"]).collect::<Vec<_>>())?;
     // The policies' own tests have up to a hundred times as many cases as without optimization. In
     // one unit they would be compiled on one core while the other has nothing to do.
     let units = "profile.release.package.maracas-policies.codegen-units=16";
-    cargo(&["test", "--release", "--package", "maracas-policies", "--lib", "--config", units])?;
+    let policies = ["--package", "maracas-policies", "--lib", "--config", units];
+    let policies = [&["test", "--release"], &policies[..]].concat();
+    // Most have one core at work for most of their time, and none measures time.
+    let mut steps: Vec<_> =
+        tests.iter().map(|name| [&test[..], &["--test", name]].concat()).collect();
+    steps.insert(steps.len() / 2, policies);
+    let steps: Vec<_> = steps.iter().map(|words| move || cargo_apart(words)).collect();
+    let steps: Vec<_> = steps.iter().map(|step| step as together::Step<'_>).collect();
+    together::all(std::thread::available_parallelism().map_or(1, usize::from), &steps)?;
     // The live machine on a simulated host, for a minute, and the machine whose law the kernel
     // carries out, with the law in C. Cargo builds a package's programs with its integration tests.
     for kind in ["live", "kernel"] {
@@ -201,20 +215,38 @@ fn cargo_with(args: &[&str], variables: &[(&str, &PathBuf)]) -> Result<(), Strin
     program(Command::new(cargo).args(args).envs(variables.iter().copied()))
 }
 
+/// The same beside other steps: what it prints is seen when it is over.
+fn cargo_apart(args: &[&str]) -> Result<(), String> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    timed(Command::new(cargo).args(args), |command| {
+        let output = command.output()?;
+        print!("{}", String::from_utf8_lossy(&output.stdout));
+        eprint!("{}", String::from_utf8_lossy(&output.stderr));
+        Ok(output.status)
+    })
+}
+
 /// Runs a program in the root; what it prints is seen.
 fn program(command: &mut Command) -> Result<(), String> {
+    timed(command, Command::status)
+}
+
+/// Runs a program in the root as `run` does, and says what and how long.
+fn timed(
+    command: &mut Command,
+    run: impl FnOnce(&mut Command) -> io::Result<ExitStatus>,
+) -> Result<(), String> {
     let name = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy();
     // The policies have more files than a line should list.
     let args = command.get_args().take(40).map(|arg| arg.to_string_lossy());
     let line = [name].into_iter().chain(args).collect::<Vec<_>>().join(" ");
     println!("+ {line}");
     let begun = std::time::Instant::now();
-    let status = command
+    command
         .current_dir(root())
         .env("RUSTDOCFLAGS", "--deny warnings")
-        .env(skips::VARIABLE, skips::file(&root()))
-        .status()
-        .map_err(|error| format!("`{line}` does not start: {error}"))?;
+        .env(skips::VARIABLE, skips::file(&root()));
+    let status = run(command).map_err(|error| format!("`{line}` does not start: {error}"))?;
     println!("+ took {} s", begun.elapsed().as_secs());
     if status.success() { Ok(()) } else { Err(format!("`{line}` failed")) }
 }

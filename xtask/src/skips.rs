@@ -1,7 +1,7 @@
 //! What tests skipped, and why: each skip adds its line to a file that is read at the end.
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -19,10 +19,10 @@ pub(crate) fn file(root: &Path) -> PathBuf {
 /// Adds a line of this tool's own.
 pub(crate) fn add(root: &Path, line: &str) -> Result<(), String> {
     let file = file(root);
-    let mut text = fs::read_to_string(&file).unwrap_or_default();
-    text.push_str(line);
-    text.push('\n');
-    fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))
+    // In one call, as tests do: other steps may add theirs at the same time.
+    let write = |mut to: fs::File| to.write_all(format!("{line}\n").as_bytes());
+    let opened = fs::OpenOptions::new().create(true).append(true).open(&file);
+    opened.and_then(write).map_err(|error| format!("{}: {error}", file.display()))
 }
 
 /// The skips from now on.
