@@ -124,12 +124,13 @@ fn checks() -> Result<(), String> {
     cargo(&["test", "--workspace", "--no-fail-fast"])?;
     optimized()?;
     docs::docs(&root())?;
-    // Both fetch what they need, and then have one core at work for most of their time: together
-    // they take two thirds of the time. Guests of the lab are limited by what they use, and nothing
-    // in the Python package's tests is measured.
-    let package = || python::python(&root()).and_then(|()| deb::deb(&root(), &[]));
+    // Both fetch libraries or kernels first, and the packages' tests have one core at work. Nothing
+    // in either is measured by the host's clock: guests count their own instructions, and their
+    // limit is one of processor time.
+    let packages = || python::python(&root()).and_then(|()| deb::deb(&root(), &[]));
     // Kernels and hosts that this one is not.
-    together::all(2, &[&package, &|| lab::lab(&root(), &["--quick"])])
+    let lab = || lab::lab(&root(), &["--quick"]);
+    together::all(2, &[&packages, &lab])
 }
 
 /// What runs for minutes of simulated time, in one build: packages that are built alone have other
@@ -169,7 +170,7 @@ fn optimized() -> Result<(), String> {
     let units = "profile.release.package.maracas-policies.codegen-units=16";
     let policies = ["--package", "maracas-policies", "--lib", "--config", units];
     let policies = [&["test", "--release"], &policies[..]].concat();
-    // Most have one core at work for most of their time, and none measures time.
+    // Most end with one long test on one core, and none measures time.
     let mut steps: Vec<_> =
         tests.iter().map(|name| [&test[..], &["--test", name]].concat()).collect();
     steps.insert(steps.len() / 2, policies);
@@ -220,8 +221,9 @@ fn cargo_apart(args: &[&str]) -> Result<(), String> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     timed(Command::new(cargo).args(args), |command| {
         let output = command.output()?;
-        print!("{}", String::from_utf8_lossy(&output.stdout));
+        // Cargo names the tests there before they say how they went.
         eprint!("{}", String::from_utf8_lossy(&output.stderr));
+        print!("{}", String::from_utf8_lossy(&output.stdout));
         Ok(output.status)
     })
 }
