@@ -71,7 +71,7 @@ static int ring(void *map, __u32 *cpu, struct alarm *alarm)
 /*
  * The margin is what an end is late at the median, counted from its instant to dispatch(). It is
  * sought by steps that are halved each time that they were too much. What is left of a grant when a
- * timer comes early by it is as good as spent: a switch takes that long.
+ * timer comes early by it is as good as spent: to start it again would take longer.
  */
 static void calibrate(struct core *core, __u64 meter, __u64 until)
 {

@@ -204,7 +204,7 @@ LAW_FN bool law_lapsed(const struct law_grant *grant, const struct law_vcpu *vcp
 
 /*
  * Whether the VCPU of a grant may be run by this core now. What another core holds waits until that
- * core has stopped it, though a newer plan may have it here already.
+ * core has let go of it, though a newer plan may have it here already.
  */
 LAW_FN bool law_may_run(const struct law_core *core, struct law_vcpu *vcpus,
 			const struct law_grant *grant, __u32 mode)

@@ -2,7 +2,7 @@
 /*
  * The machine law inside the kernel: a scheduler of the class sched_ext, Linux 6.12 and later.
  *
- * Threads of a VCPU wait in a queue of that VCPU, all other threads in a common one. When a core
+ * Threads of a VCPU wait in a queue of that VCPU, all other threads in two of theirs. When a core
  * needs a thread it asks the law (law.h) for a VCPU, by the run queue that was last sent for it,
  * and takes a thread of that. So nothing is moved when a plan changes, when a budget is spent or
  * comes back: the next choice is another one.
@@ -82,11 +82,11 @@ static __u32 choose(struct core *core, __u32 cpu, struct law_choice *choice, __u
 /*
  * Where a grant begins before a switch to it would be over, or in a moment, the core chooses by
  * that instant: what is then on it begins in time, and not earlier, as no switch is shorter. What
- * is on the core already needs none. `was` is when the timer was to ring for a start. Returns the
- * time by which the core has chosen.
+ * is on the core already, a thread of VCPU `on`, needs none. `was` is when the timer was to ring for
+ * a start. Returns the time by which the core has chosen.
  */
-static __u64 look_ahead(struct core *core, __u32 cpu, struct law_choice *choice, __u64 was,
-			__u64 now)
+static __u64 look_ahead(struct core *core, __u32 cpu, struct law_choice *choice, __u32 on,
+			__u64 was, __u64 now)
 {
 	struct law_choice next;
 	__u64 due = core->due;
@@ -97,7 +97,7 @@ static __u64 look_ahead(struct core *core, __u32 cpu, struct law_choice *choice,
 		return now;
 	if (next_of(cpu, &next, due) == LAW_NONE)
 		return now;
-	if (next.vcpu == core->law.now.vcpu) {
+	if (next.vcpu == on) {
 		now = wait_for(due);
 	} else {
 		now = wait_for(due - core->reach);
@@ -163,6 +163,18 @@ static void end_segment(struct core *core, __u32 cpu, __u64 now)
 		scx_bpf_kick_cpu(home, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
 }
 
+/*
+ * The core ends what it holds where the law has something else for it. The thread executes nothing
+ * of its own from here on, however long the switch takes: which depends on who is next, and on what
+ * the other cores hold locked.
+ */
+static void end_unless_chosen(struct core *core, __u32 cpu, const struct law_choice *choice,
+			      __u64 now)
+{
+	if (!law_goes_on(&core->law.now, choice))
+		end_segment(core, cpu, now);
+}
+
 /* The core holds a VCPU from now on. False where it may not. */
 static bool begin_segment(struct core *core, __u32 cpu, struct law_choice *choice, __u64 now)
 {
@@ -225,19 +237,20 @@ void enqueue(__u64 *ctx)
 		scx_bpf_kick_cpu(home, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
 }
 
-/* Lets `prev` go on, by another choice of the law for the same VCPU. */
-static void go_on(struct core *core, __u32 cpu, struct task_struct *prev,
+/* Lets `prev` go on, by another choice of the law for the same VCPU. False where it may not. */
+static bool go_on(struct core *core, __u32 cpu, struct task_struct *prev,
 		  struct law_choice *choice, __u64 now)
 {
 	if (core->law.now.vcpu == LAW_NONE) {
 		if (!begin_segment(core, cpu, choice, now))
-			return;
+			return false;
 	} else {
 		core->law.now = *choice;
 		core->ends = law_spent_at(&core->law, vcpus);
 		arm(core, cpu, now);
 	}
 	set_slice(prev, TURN);
+	return true;
 }
 
 /* `prev`, which belongs to no VCPU, goes on: sets the timer for its turn. */
@@ -246,11 +259,11 @@ static void other_goes_on(struct core *core, __u32 cpu, struct task_struct *prev
 {
 	struct thread *thread = thread_of(prev);
 
-	/* Its VCPU has left while it ran. */
-	if (core->law.now.vcpu != LAW_NONE) {
+	/* Its VCPU has left, or it was taken from that, while it ran. */
+	if (core->law.now.vcpu != LAW_NONE)
 		end_segment(core, cpu, now);
+	if (!core->others_from)
 		core->others_from = now;
-	}
 	/* It may run for ever: the slot of that VCPU is not to wait for it. */
 	if (thread)
 		uncount(thread);
@@ -268,6 +281,7 @@ void dispatch(__u64 *ctx)
 	struct thread *thread = NULL;
 	struct law_choice choice;
 	bool is_on = false, is_other_on;
+	__u32 on;
 	__u64 was = core->due;
 
 	if (prev) {
@@ -278,19 +292,18 @@ void dispatch(__u64 *ctx)
 	charge_reads(core);
 	account_others(core, now);
 	choose(core, cpu, &choice, now);
-	now = look_ahead(core, cpu, &choice, was, now);
+	end_unless_chosen(core, cpu, &choice, now);
+	on = is_on && is_managed(thread) ? thread->vcpu : LAW_NONE;
+	now = look_ahead(core, cpu, &choice, on, was, now);
 	core->chosen_at = 0;
-	/*
-	 * Its thread executes nothing of its own from here on, however long the switch takes: which
-	 * depends on who is next, and on what the other cores hold locked.
-	 */
-	if (!law_goes_on(&core->law.now, &choice))
-		end_segment(core, cpu, now);
+	end_unless_chosen(core, cpu, &choice, now);
 	tell_spent(core, cpu, now);
-	is_other_on = is_on && !is_managed(thread);
+	is_other_on = is_on && on == LAW_NONE;
 	if (others_first(core, &choice, now, is_other_on)) {
-		if (put_other(core))
+		if (put_other(core)) {
+			end_segment(core, cpu, now);
 			return;
+		}
 		if (is_other_on) {
 			other_goes_on(core, cpu, prev, &choice, now);
 			return;
@@ -301,10 +314,8 @@ void dispatch(__u64 *ctx)
 			core->chosen_at = core->begins ? now : 0;
 			return;
 		}
-		if (is_managed(thread) && thread->vcpu == choice.vcpu) {
-			go_on(core, cpu, prev, &choice, now);
+		if (on == choice.vcpu && prev && go_on(core, cpu, prev, &choice, now))
 			return;
-		}
 	}
 	if (put_other(core))
 		return;

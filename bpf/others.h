@@ -105,8 +105,8 @@ static void enqueue_other(struct task_struct *p, struct thread *thread, __s32 cp
 }
 
 /*
- * Puts a thread that belongs to no VCPU on the core. Whether any waits. What the runtime reports is
- * lost where its threads do not keep up: of two turns they have one, however many others wait.
+ * Puts a thread that belongs to no VCPU on the core. Whether one was put. What the runtime reports
+ * is lost where its threads do not keep up: of two turns they have one, however many others wait.
  */
 static bool put_other(struct core *core)
 {

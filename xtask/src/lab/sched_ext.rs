@@ -28,10 +28,10 @@ pub(super) fn plan(quickstart: &Path) -> String {
 /// is of 20 ms, is 15 of them.
 pub(super) const SECONDS: f64 = 30.0;
 /// How far one in a hundred periods of a VCPU may be off C under the scheduler in the kernel, in
-/// us, and how long a dispatch may take at the median: both a little above what was measured
-/// (docs/sched-ext.md).
+/// us, and how long a dispatch may take at the median: 8 and 10 were measured at most
+/// (docs/sched-ext.md), and boots differ.
 const ERROR_P99_US: f64 = 10.0;
-const DISPATCH_P50_US: f64 = 10.0;
+const DISPATCH_P50_US: f64 = 15.0;
 /// What MARACAS may take of the cores under the scheduler in the kernel, of what its agents take in
 /// the same boot.
 const SHARE: f64 = 0.5;
