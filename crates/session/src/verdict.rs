@@ -289,7 +289,7 @@ pub fn to_json(case: &Case, verdict: &Verdict) -> Value {
 
 /// What agents will take of each core, and by what that was reckoned.
 fn agents_json(agents: &Agents) -> Value {
-    let Agents { costs, loads, longer, .. } = agents;
+    let Agents { costs, loads, longer, in_kernel } = agents;
     let load = |load: &Load| {
         json!({
             "core": load.core.map(|core| core.0),
@@ -298,6 +298,7 @@ fn agents_json(agents: &Agents) -> Value {
         })
     };
     json!({
+        "backend": if *in_kernel { "sched-ext" } else { "agents" },
         "wake_p50_ns": costs.wake.p50.ticks(),
         "wake_p99_ns": costs.wake.p99.ticks(),
         "decision_ns": costs.decision.ticks(),

@@ -20,8 +20,9 @@ pub(crate) struct Args {
     /// For which machine
     #[arg(long, value_enum, default_value_t = Machine::Sim)]
     machine: Machine,
-    /// What will carry the budgets out on the live machine, which leaves room for its decisions;
-    /// with `auto`, agents, which take more
+    /// What will carry the budgets out on the live machine: room is left for what its decisions
+    /// take, with `auto` for those of agents, which take more. What `run` refuses of a backend by
+    /// name is not looked at
     #[arg(long, value_enum, default_value_t)]
     backend: Backend,
     #[command(flatten)]
@@ -40,9 +41,8 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args) -> Outcome {
     let in_kernel = args.backend == Backend::SchedExt;
-    if in_kernel && args.machine != Machine::Live {
-        let why = "of the live machine alone: add --machine live";
-        return Err(Failure::about("--backend sched-ext", why));
+    if args.backend != Backend::Agents && args.machine != Machine::Live {
+        return Err(Failure::about("--backend", "of the live machine alone: add --machine live"));
     }
     let overrides = Overrides { in_kernel, ..args.overrides.clone() };
     let case = args.source.case(args.machine, &overrides)?;

@@ -226,7 +226,9 @@ impl Case {
                 let decision = if in_kernel { costs.in_kernel } else { costs.decision };
                 self.leave_room(HostCosts { decision, ..costs }, in_kernel).map(|()| None)
             }
-            Err(why) => Ok(Some(format!("what agents take of the cores was not measured ({why})"))),
+            Err(why) => {
+                Ok(Some(format!("what decisions take of the cores was not measured ({why})")))
+            }
         }
     }
 
