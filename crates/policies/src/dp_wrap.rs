@@ -186,7 +186,7 @@ impl Task {
 
 /// The instants at which jobs of periodic tasks are released.
 struct Releases {
-    /// By task: the next one, and the period.
+    /// By task: the next one, and the period; none comes of a task that left.
     next: Vec<(u64, u64)>,
 }
 
@@ -327,8 +327,11 @@ impl Policy for DpWrap {
                 self.table.refuse(vcpu.id, reason);
             }
             Event::Left(vcpu) => {
-                // Its share of the strip is free from the next slice on.
+                // Its share of the strip is free from the next slice on, and it ends none later.
                 self.table.leave(*vcpu, at, Use::NONE);
+                if let Some(&place) = self.places.get(*vcpu) {
+                    self.releases.next[place] = (u64::MAX, 0);
+                }
                 self.change(*vcpu, |task| {
                     task.standing = Standing::Gone;
                     true

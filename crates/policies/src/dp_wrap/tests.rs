@@ -131,6 +131,27 @@ fn a_task_that_leaves_leaves_its_time_to_no_other() {
     assert_eq!(machine.schedule(0), "aaabbbbbb...");
 }
 
+/// Where only windows are left between which none is open, a slice begins with the next job.
+#[test]
+fn a_task_that_left_ends_no_slice() {
+    let mut stays = Vcpu::new(1, ticks(3), ticks(5)).periodic();
+    stays.reservation.deadline = ticks(4);
+    let system = System::new(1, alloc::vec![Vcpu::new(0, ticks(1), ticks(9)).periodic(), stays]);
+    let mut machine = Machine::new(&ENTRY, &with(&[]), &system, Manners::PERFECT);
+    for now in 0..200 {
+        match now {
+            0 | 9 => machine.release(0, 1, now + 9),
+            10 => machine.remove(0),
+            _ => {}
+        }
+        if now % 5 == 0 {
+            machine.release(1, 3, now + 4);
+        }
+        machine.tick();
+    }
+    assert_eq!((machine.models[1].misses, machine.models[1].finished.len()), (0, 40));
+}
+
 /// Tasks whose loads sum to U = m exactly, with periods of a few ticks.
 fn full_set(rng: &mut Rng) -> (usize, Vec<(u64, u64)>) {
     let cores = 1 + rng.below(4) as usize;
