@@ -156,7 +156,9 @@ fn every_figure_is_in_the_document() {
         let mut words = vec!["sim", "f.toml", "--json", "--policy", policy];
         words.extend(more);
         let output = maracas(scratch.path(), &words);
-        assert_eq!(output.status.code(), Some(0), "{words:?}: {}", text(&output.stderr));
+        // Jobs whose memory is slow may need more than C.
+        let is_run = matches!(output.status.code(), Some(0 | 4));
+        assert!(is_run, "{words:?}: {}", text(&output.stderr));
         let report: Report = serde_json::from_slice(&output.stdout).unwrap();
         for statistic in &report.statistics {
             let percent =

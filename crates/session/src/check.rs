@@ -6,9 +6,10 @@ use crate::fit::{self, Fit};
 use crate::live::{self, Require, senses, steering};
 use crate::verdict;
 use maracas_console::failure::Failure;
-use maracas_core::{Duration, System};
+use maracas_core::{Duration, System, Vcpu};
 use maracas_policies::interference;
-use maracas_scenario::suggest;
+use maracas_scenario::suggest::{self, Change};
+use maracas_sim::jobs;
 use serde_json::{Value, json};
 
 /// As many as a user weighs against each other; they are sorted, the smallest first.
@@ -40,6 +41,7 @@ impl Checked {
     ) -> Result<Self, Failure> {
         let mut notes = case.assumptions().to_vec();
         notes.extend(of_structure(case));
+        notes.extend(of_long_jobs(case));
         if case.machine == Machine::Live {
             notes.extend(on_this_host(case, asked)?);
         } else if asked.is_given() {
@@ -76,6 +78,28 @@ impl Checked {
     }
 }
 
+/// Which jobs may need more than C under a policy that does not cut them there.
+fn of_long_jobs(case: &Case) -> Option<String> {
+    if jobs::cuts(case.entry, &case.params) {
+        return None;
+    }
+    let too_long = |vcpu: &&Vcpu| {
+        let own = case.programs.iter().filter(|program| program.vcpu == vcpu.id);
+        let needs = own.filter_map(|program| program.workload.most()).map(Duration::ticks);
+        needs.fold(0, u64::saturating_add) > vcpu.reservation.budget.ticks()
+    };
+    let names: Vec<_> =
+        case.system.vcpus.iter().filter(too_long).map(|vcpu| case.name(vcpu.id)).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "jobs of {} may need more than C, and {} does not cut them there: they take the rest \
+             from others, which may miss for it; raise the budget, or --set enforcement=precise",
+            names.join(", "),
+            case.entry.name
+        )
+    })
+}
+
 /// How often jobs are preempted at most by the structure that the policy makes of the tasks.
 fn of_structure(case: &Case) -> Option<String> {
     let admitted = case.verdict.accepted();
@@ -96,8 +120,15 @@ fn of_structure(case: &Case) -> Option<String> {
 }
 
 fn on_this_host(case: &Case, asked: &senses::Asked) -> Result<Vec<String>, Failure> {
-    let setup = live::setup(case, None)?;
+    let mut setup = live::setup(case, None)?;
     let mut notes = steering::notes(case)?;
+    if case.start.classes.len() > 1 {
+        // What `run --emulate` would refuse is refused here.
+        let emulation = live::place(case, &mut setup, true)?;
+        notes.extend(emulation.map(|how| {
+            format!("this host has no such cores: `maracas run` needs --emulate ({how})")
+        }));
+    }
     let senses = asked.open(case, &setup, Require::Any)?;
     let sensor = senses.sensor.iter().filter(|_| case.senses().samples);
     notes.extend(sensor.map(|sensor| format!("memory is sampled by {}", sensor.describe())));
@@ -108,13 +139,17 @@ fn on_this_host(case: &Case, asked: &senses::Asked) -> Result<Vec<String>, Failu
 }
 
 fn suggestions(case: &Case) -> Vec<String> {
-    let Some(scenario) = &case.scenario else { return Vec::new() };
     let admits = |system: &System| {
         let system = case.with_service_vcpus(system);
         case.entry.verdict(&system, &case.params).accepted()
     };
     let changes = suggest::changes(&case.without_service_vcpus(), &admits);
-    changes.iter().take(SUGGESTIONS).map(|change| scenario.describe(change)).collect()
+    let describe = |change: &Change| match (&case.scenario, change.vcpu()) {
+        (Some(scenario), _) => scenario.describe(change),
+        (None, Some(vcpu)) => format!("{}: {}", case.name(vcpu), change.what()),
+        (None, None) => change.to_string(),
+    };
+    changes.iter().take(SUGGESTIONS).map(describe).collect()
 }
 
 fn listed(suggestions: &[String]) -> String {

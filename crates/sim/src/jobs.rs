@@ -253,7 +253,8 @@ fn works(vcpu: &Vcpu, programs: &[Program]) -> impl Iterator<Item = (usize, Dura
 
 /// Whether a job that overruns C is cut there. The policies of VCPUs do so always, those of jobs
 /// unless a parameter says otherwise.
-fn cuts(entry: &Entry, params: &Params) -> bool {
+#[must_use]
+pub fn cuts(entry: &Entry, params: &Params) -> bool {
     let Some(spec) = entry.params.iter().find(|spec| spec.name == "enforcement") else {
         return !entry.needs.jobs;
     };

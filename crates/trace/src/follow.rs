@@ -93,6 +93,8 @@ pub(crate) struct Follower<L> {
     pub(crate) listener: L,
     vcpus: Vec<Track>,
     run_queues: Vec<MemoryGate>,
+    /// What was asked of the policy and not answered, in order.
+    asked: Vec<Vcpu>,
 }
 
 #[derive(Clone, Default, Debug)]
@@ -150,7 +152,7 @@ impl<L: Listener> Follower<L> {
             listener.named(vcpu.id, name);
         }
         header.system.vcpus.iter().for_each(|vcpu| listener.introduced(vcpu));
-        Self { listener, vcpus: Vec::new(), run_queues: Vec::new() }
+        Self { listener, vcpus: Vec::new(), run_queues: Vec::new(), asked: Vec::new() }
     }
 
     /// Follows a whole journal; returns its end beside the listener.
@@ -175,6 +177,9 @@ impl<L: Listener> Follower<L> {
                 for (core, run_queue) in &decision.run_queues {
                     self.run_queue_changed(decision.now, *core, run_queue);
                 }
+                for (vcpu, verdict) in &decision.verdicts {
+                    self.answered(*vcpu, verdict.is_ok());
+                }
             }
             Record::Note { note: Note::Name { vcpu, name }, .. } => {
                 self.listener.named(*vcpu, name);
@@ -183,6 +188,16 @@ impl<L: Listener> Follower<L> {
             Record::End(at) => return Some(*at),
         }
         None
+    }
+
+    /// The first request of a VCPU was answered.
+    fn answered(&mut self, vcpu: VcpuId, admitted: bool) {
+        if let Some(place) = self.asked.iter().position(|asked| asked.id == vcpu) {
+            let asked = self.asked.remove(place);
+            if admitted {
+                self.listener.introduced(&asked);
+            }
+        }
     }
 
     /// Reports what is still under way at the end of the run.
@@ -416,7 +431,11 @@ impl<L: Listener> Observer for Follower<L> {
             Event::Woke { vcpu, .. } => self.woke(*vcpu, at),
             Event::AllowanceSpent { core } => self.allowance_spent(*core, at),
             Event::Sampled(sample) => self.listener.sampled(at, sample),
-            Event::Arrived(vcpu) | Event::Changed(vcpu) => self.listener.introduced(vcpu),
+            Event::Arrived(vcpu) => {
+                self.listener.introduced(vcpu);
+                self.asked.push(vcpu.clone());
+            }
+            Event::Changed(vcpu) => self.asked.push(vcpu.clone()),
             Event::Left(vcpu) => {
                 self.let_go(*vcpu);
                 self.waited(*vcpu, at);
@@ -428,6 +447,9 @@ impl<L: Listener> Observer for Follower<L> {
     fn planned(&mut self, now: Instant, plan: &Plan) {
         for core in plan.dirty().iter() {
             self.run_queue_changed(now, core, plan.run_queue(core));
+        }
+        for (vcpu, verdict) in plan.verdicts() {
+            self.answered(*vcpu, verdict.is_ok());
         }
     }
 }

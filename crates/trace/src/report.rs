@@ -368,7 +368,8 @@ pub struct TaskReport {
 /// no period to take them from.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Delivered {
-    /// Periods in which the VCPU always had something to run: those that are judged.
+    /// Periods in which the VCPU always had something to run: those that are judged, and those that
+    /// were held or stolen, which the errors here count too.
     pub periods: u64,
     /// Periods in which it was blocked, or its jobs were done, at some instant: left out of the
     /// errors.

@@ -1,7 +1,8 @@
 use super::*;
-use crate::testkit::{Background, Blocked, Foreground, Metered, figure, uneven};
-use maracas_core::Duration;
-use maracas_core::contract::Usage;
+use crate::testkit::{Background, Blocked, Foreground, Metered, Story, figure, uneven, vcpu};
+use maracas_core::admission::NotAdmitted;
+use maracas_core::contract::{Event, Usage};
+use maracas_core::{CoreId, Duration};
 
 fn text(list: impl FnOnce(&mut Vec<u8>) -> Result<(), TraceError>) -> String {
     let mut out = Vec::new();
@@ -40,6 +41,21 @@ time_ns,requests,occupancy,latency_cycles,requests_core0,requests_core1
 8000,40,90,2.25,40,0
 ";
     assert_eq!(samples, expected);
+}
+
+/// What was asked for and refused is no one's period.
+#[test]
+fn a_period_changes_when_that_is_granted() {
+    let refusal = NotAdmitted { reason: "it is full".into(), closest: None };
+    for (verdict, period) in [(Ok(CoreId(0)), 20), (Err(refusal), 10)] {
+        let mut story = Story::new(1, vec![vcpu(0, 4, 10)]);
+        story.event(0, Event::Changed(vcpu(0, 9, 20)));
+        story.planned(0, |plan| plan.answer(VcpuId(0), verdict));
+        story.released(0, 0, 0, 10).ran((0, 0, Foreground), (0, 4), Blocked).completed(0, 0, 4);
+        let listed = text(|out| super::jobs(&story.journal(20), out));
+        let row = listed.lines().nth(1).unwrap();
+        assert_eq!(row.split(',').nth(2), Some(&*period.to_string()), "{listed}");
+    }
 }
 
 #[test]

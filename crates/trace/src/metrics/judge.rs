@@ -21,7 +21,10 @@
 //! * The promise is **kept** where the mean of the judged periods is within 0.5 % of C and at most
 //!   1 % of them are off. Where fewer than half of the periods had full demand, those that had it
 //!   are chance and their mean says nothing; then the promise is broken only where those that are
-//!   off are more than 1 % of all whole periods.
+//!   off are more than 1 % of all whole periods, or where all whole periods together were given
+//!   more than C by more than a tenth and by more than one C in all: a job that needs more than C
+//!   takes it from others, whether it asks for more afterwards or not. (Less than a tenth may be
+//!   what switching costs, beside a job that needs all of C.)
 
 use super::causes::Thefts;
 use maracas_core::{CoreSet, Duration, Instant};
@@ -33,6 +36,8 @@ const PERIOD_PART: u64 = 100;
 const OFF_PART: u64 = 100;
 /// Of C: how far the mean may be from it, one part in so many (0.5 %).
 const MEAN_PART: u64 = 200;
+/// Of C: how far the mean of all periods may be above it, with full demand or not.
+const EXCESS_PART: u64 = 10;
 
 /// Verdicts on the periods of one VCPU; times in ticks.
 #[derive(Clone, Default, Debug)]
@@ -127,6 +132,8 @@ pub(super) enum Finding {
     },
     /// No period was judged, or too few of them.
     NoDemand,
+    /// There was no whole period.
+    NoPeriod,
     Held,
     Stolen,
 }
@@ -320,16 +327,16 @@ impl Judge {
         (budget > 0).then(|| error as f64 / budget as f64)
     }
 
-    /// What came of it, when all is settled and `idle` periods were without full demand.
-    pub(super) fn finding(&self, idle: u64) -> Finding {
+    /// What came of it, when all is settled and `idle` periods were without full demand; whether
+    /// all periods together took too much.
+    pub(super) fn finding(&self, idle: u64, takes_too_much: bool) -> Finding {
         let off = self.short.periods + self.over.periods;
         let spoiled = self.held + self.paid_back + if self.strict { 0 } else { self.stolen };
         let Sums { periods: judged, error, budget } = self.judged;
         let full = judged + spoiled;
         let stand_for_all = full >= idle;
         let of = if stand_for_all { judged } else { full + idle };
-        let mean_is_off = error.unsigned_abs() * u128::from(MEAN_PART) > budget;
-        let mean_is_off = stand_for_all && mean_is_off;
+        let mean_is_off = stand_for_all && is_mean_off(error.unsigned_abs(), budget);
         if off * OFF_PART > of || mean_is_off {
             let (short, over) = (self.short.periods > 0, self.over.periods > 0);
             return Finding::Broken {
@@ -338,13 +345,24 @@ impl Judge {
             };
         }
         match (judged, self.held, self.stolen) {
+            _ if !stand_for_all && takes_too_much => Finding::Broken { short: false, over: true },
             _ if !stand_for_all => Finding::NoDemand,
             (1.., ..) => Finding::Kept,
             (0, 1.., _) => Finding::Held,
             (0, 0, 1..) => Finding::Stolen,
+            (0, 0, 0) if full + idle == 0 => Finding::NoPeriod,
             (0, 0, 0) => Finding::NoDemand,
         }
     }
+}
+
+/// Whether the mean of periods that together are off by `error` from a `budget` is.
+fn is_mean_off(error: u128, budget: u128) -> bool {
+    error * u128::from(MEAN_PART) > budget
+}
+/// Whether periods, with full demand or not, together took so much more that others lack it.
+pub(super) fn is_taken_from_others(excess: u128, budget: u128) -> bool {
+    excess * u128::from(EXCESS_PART) > budget
 }
 
 #[cfg(test)]

@@ -27,7 +27,10 @@ pub(super) fn report(metrics: &Metrics, end: Instant) -> Report {
             task.finish(end, until);
             task.settle(metrics.causes.thefts());
             let speed = fairness.as_ref().and_then(|fairness| fairness.report(task.id));
-            TaskReport { speed, ..task_report(&task, &metrics.cores, &scale) }
+            let causes = task.cores.iter().filter_map(|core| metrics.causes.of(core.0));
+            let stolen_ns = causes.map(|it| it.steal_ns).fold(0, u64::saturating_add);
+            let verdict = verdict(&task, &scale, stolen_ns.saturating_mul(ticks_per_ns));
+            TaskReport { speed, verdict, ..task_report(&task, &metrics.cores, &scale) }
         })
         .collect();
     let cores: Vec<CoreReport> = (0..)
@@ -133,7 +136,7 @@ fn task_report(task: &Task, cores: &[CoreTime], scale: &Scale) -> TaskReport {
         background_share: ratio(background, around),
         cores: task.cores.iter().map(|core| core.0).collect(),
         delivered: delivered(task, scale),
-        verdict: verdict(task, scale),
+        verdict: Verdict::default(),
         held_ns: scale.ns(task.held.total.ticks()),
         foreground: counted(&task.used[place(Mode::Foreground)]),
         background: counted(&task.used[place(Mode::Background)]),
@@ -174,18 +177,20 @@ fn delivered(task: &Task, scale: &Scale) -> Delivered {
     }
 }
 
-fn verdict(task: &Task, scale: &Scale) -> Verdict {
+/// What became of its promise, where so many ticks were stolen of the cores that it ran on.
+fn verdict(task: &Task, scale: &Scale, stolen: u64) -> Verdict {
     if !task.is_promised() {
         return Verdict::default();
     }
     let (windows, judge) = (&task.windows, &task.windows.judge);
     Verdict {
-        word: match judge.finding(windows.without_demand) {
+        word: match windows.finding(stolen) {
             Finding::Kept => Word::Kept,
             Finding::Broken { short: true, over: true } => Word::Both,
             Finding::Broken { over: true, .. } => Word::Over,
             Finding::Broken { .. } => Word::Short,
             Finding::NoDemand => Word::NoDemand,
+            Finding::NoPeriod => Word::NoPeriod,
             Finding::Held => Word::Held,
             Finding::Stolen => Word::Stolen,
         },
@@ -197,6 +202,7 @@ fn verdict(task: &Task, scale: &Scale) -> Verdict {
         stolen: judge.stolen,
         held: judge.held,
         mean_off: judge.mean_off(),
+        mean_off_of_all: windows.mean_off_of_all(),
         tolerance_ns: scale.ns(judge.tolerance(task.reservation.budget.ticks())),
     }
 }

@@ -32,7 +32,8 @@ pub(super) struct Task {
     demand: Demand,
     /// Its demand comes as jobs: its periods begin at the first release.
     by_jobs: bool,
-    asked: Option<Asked>,
+    /// In the order in which it asked, which is that of the verdicts.
+    asked: Short<Asked>,
     left: Option<Instant>,
     /// Reads of memory were promised to it, and it may do no more of them.
     limited: bool,
@@ -119,7 +120,7 @@ impl Task {
             ripe: None,
             demand: Demand::NotYet,
             by_jobs: false,
-            asked: None,
+            asked: Short::default(),
             left: None,
             limited: false,
             held: Held::default(),
@@ -135,17 +136,17 @@ impl Task {
         self.windows.reserve(&vcpu.reservation, meant_milli, Instant::ZERO);
     }
     /// It asks to be admitted; until the verdict it counts as present.
-    pub(super) const fn asks_in(&mut self) {
-        self.asked = Some(Asked::Arrival);
+    pub(super) fn asks_in(&mut self) {
+        self.asked.push_back(Asked::Arrival);
     }
     /// It asks for another reservation.
-    pub(super) const fn asks_change(&mut self, vcpu: &Vcpu, meant_milli: Option<u32>) {
+    pub(super) fn asks_change(&mut self, vcpu: &Vcpu, meant_milli: Option<u32>) {
         let (reservation, limited) = (vcpu.reservation, vcpu.bandwidth.is_some());
-        self.asked = Some(Asked::Change { reservation, meant_milli, limited });
+        self.asked.push_back(Asked::Change { reservation, meant_milli, limited });
     }
-    /// The policy's verdict on what it asked.
+    /// The policy's verdict on what it asked first.
     pub(super) fn answered(&mut self, now: Instant, admitted: bool) {
-        match self.asked.take() {
+        match self.asked.pop_front() {
             // A VCPU that was turned away at the memory gate is not reported.
             Some(Asked::Arrival) => self.present = admitted,
             Some(Asked::Change { reservation, meant_milli, limited }) if admitted => {

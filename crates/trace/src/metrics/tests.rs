@@ -309,6 +309,25 @@ fn arrivals_verdicts_and_changes() {
 }
 
 #[test]
+fn verdicts_answer_requests_in_their_order() {
+    for (first, budget, period) in [(true, 5, 20), (false, 3, 10)] {
+        let mut story = Story::new(1, vec![vcpu(0, 4, 10)]);
+        story.woke(0, 0).event(0, Event::Changed(vcpu(0, 5, 20)));
+        story.event(0, Event::Changed(vcpu(0, 3, 10)));
+        let refusal =
+            maracas_core::admission::NotAdmitted { reason: "it is full".into(), closest: None };
+        story.planned(0, |plan| {
+            for granted in [first, !first] {
+                let verdict = if granted { Ok(CoreId(0)) } else { Err(refusal.clone()) };
+                plan.answer(VcpuId(0), verdict);
+            }
+        });
+        let task = &story.report(100).tasks[0];
+        assert_eq!((task.budget_ns, task.period_ns), (budget, period));
+    }
+}
+
+#[test]
 fn periods_begin_and_end_with_the_reservation() {
     // Without a reservation until 20, then (2, 5) until 31, then none again, and (4, 10) from 40.
     let changes = [(20, vcpu(0, 2, 5)), (31, Vcpu::best_effort(0)), (40, vcpu(0, 4, 10))];

@@ -1,6 +1,6 @@
 //! What a VCPU was delivered in each of its own periods.
 
-use super::judge::{Found, Judge, Period};
+use super::judge::{Finding, Found, Judge, Period, is_taken_from_others};
 use crate::pieces::consumed_by;
 use crate::samples::Differences;
 use maracas_core::{Duration, Instant, Reservation};
@@ -24,8 +24,7 @@ pub(super) struct Windows {
     begun: Instant,
     delivered: u64,
     lacking: Lacking,
-    delivered_sum: u128,
-    delivered_sum_lacking: u128,
+    sums: Sums,
     /// The last time in which a limit of memory kept it from running, which may go on for ever.
     held: Option<(Instant, Instant)>,
     /// How long a period that has ended may still turn out to be none of those that count.
@@ -38,6 +37,23 @@ pub(super) struct Windows {
     pub(super) without_demand: u64,
     /// Whether the promise was kept in the periods with full demand.
     pub(super) judge: Judge,
+}
+
+/// Over all whole periods.
+#[derive(Clone, Copy, Default, Debug)]
+struct Sums {
+    /// Delivered in those with full demand.
+    full: u128,
+    /// Delivered in the others.
+    lacking: u128,
+    /// C of all.
+    promised: u128,
+}
+
+impl Sums {
+    const fn delivered(self) -> u128 {
+        self.full + self.lacking
+    }
 }
 
 /// Demand that was not there.
@@ -142,6 +158,7 @@ impl Windows {
                 // Blocked throughout: all further whole periods at once.
                 let more = (now - start).ticks() / self.period.ticks();
                 self.without_demand += more;
+                self.sums.promised += u128::from(self.budget) * u128::from(more);
                 start += self.period * more;
             }
         }
@@ -204,14 +221,15 @@ impl Windows {
             (false, false) => Found::Kept,
         };
         self.judge.saw(Period { start, period, budget, delivered, found });
+        self.sums.promised += u128::from(budget);
         if lacking {
             self.without_demand += 1;
-            self.delivered_sum_lacking += u128::from(delivered);
+            self.sums.lacking += u128::from(delivered);
             self.judge.pass(start, period, delivered, budget);
             return;
         }
         self.errors.add(delivered, budget);
-        self.delivered_sum += u128::from(delivered);
+        self.sums.full += u128::from(delivered);
         if held {
             self.judge.held += 1;
             self.judge.pass(start, period, delivered, budget);
@@ -262,12 +280,27 @@ impl Windows {
     /// Mean delivery over the periods with full demand, in ticks.
     pub(super) fn mean(&self) -> Option<f64> {
         let count = self.errors.count();
-        (count > 0).then(|| self.delivered_sum as f64 / count as f64)
+        (count > 0).then(|| self.sums.full as f64 / count as f64)
     }
     /// Mean delivery over all whole periods, in ticks.
     pub(super) fn mean_of_all(&self) -> Option<f64> {
         let count = self.errors.count() + self.without_demand;
-        let sum = self.delivered_sum + self.delivered_sum_lacking;
+        let sum = self.sums.delivered();
         (count > 0).then(|| sum as f64 / count as f64)
+    }
+    /// What became of the promise, on cores of which so much was stolen: a meter counts that too.
+    pub(super) fn finding(&self, stolen: u64) -> Finding {
+        let all = self.sums.delivered();
+        let excess = all.saturating_sub(self.sums.promised + u128::from(stolen));
+        // A server may bring one C into its first period.
+        let takes_too_much =
+            excess > u128::from(self.budget) && is_taken_from_others(excess, self.sums.promised);
+        self.judge.finding(self.without_demand, takes_too_much)
+    }
+    /// Mean of delivered - C over all whole periods, as a part of C.
+    pub(super) fn mean_off_of_all(&self) -> Option<f64> {
+        let all = self.sums.delivered();
+        let promised = self.sums.promised as f64;
+        (self.sums.promised > 0).then(|| (all as f64 - promised) / promised)
     }
 }

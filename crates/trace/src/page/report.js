@@ -57,7 +57,7 @@ const BROKEN = ['short', 'over', 'both'];
 const ERRORS = ['1 % below', 'median', '1 % above'];
 const WORDS = {
   none: 'nothing promised', kept: 'kept', short: 'NOT KEPT', over: 'NOT KEPT', both: 'NOT KEPT',
-  'no-demand': 'not judged', held: 'not judged', stolen: 'not judged',
+  'no-demand': 'not judged', 'no-period': 'not judged', held: 'not judged', stolen: 'not judged',
 };
 
 class RunPage {

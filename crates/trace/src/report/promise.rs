@@ -23,6 +23,8 @@ pub enum Word {
     Both,
     /// In most of its periods it did not always have something to run.
     NoDemand,
+    /// The run was too short for a whole period.
+    NoPeriod,
     /// A limit of memory held it in all periods that could be judged.
     Held,
     /// All periods that could be judged were spoiled by stolen time.
@@ -50,6 +52,8 @@ pub struct Verdict {
     pub held: u64,
     /// Mean of delivered - C over the judged periods, as a part of C; `null` without any.
     pub mean_off: Option<f64>,
+    /// The same over all whole periods.
+    pub mean_off_of_all: Option<f64>,
     /// How far from C a period may be.
     pub tolerance_ns: u64,
 }
@@ -59,7 +63,12 @@ impl Verdict {
     pub const fn is_broken(&self) -> bool {
         match self.word {
             Word::Short | Word::Over | Word::Both => true,
-            Word::None | Word::Kept | Word::NoDemand | Word::Held | Word::Stolen => false,
+            Word::None
+            | Word::Kept
+            | Word::NoDemand
+            | Word::NoPeriod
+            | Word::Held
+            | Word::Stolen => false,
         }
     }
 }

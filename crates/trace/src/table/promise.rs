@@ -25,7 +25,7 @@ pub(super) fn verdicts(
     };
     for (text, words) in [
         ("kept: ", &[Word::Kept][..]),
-        ("not judged: ", &[Word::NoDemand, Word::Held, Word::Stolen]),
+        ("not judged: ", &[Word::NoDemand, Word::NoPeriod, Word::Held, Word::Stolen]),
     ] {
         let tasks = report.tasks.iter().filter(|task| words.contains(&task.verdict.word));
         let names: Vec<String> = tasks.map(named).collect();
@@ -51,12 +51,17 @@ pub(crate) fn parts(it: &Verdict, strict: bool) -> Vec<String> {
     match it.word {
         Word::None | Word::Kept | Word::Stolen => {}
         Word::NoDemand => parts.push("(no demand)".into()),
+        Word::NoPeriod => parts.push("(no whole period)".into()),
         Word::Held => parts.push("(held by limits of memory)".into()),
         Word::Short | Word::Over | Word::Both => {
             parts.extend(side("short", it.short, it.short_worst_ns));
             parts.extend(side("over", it.over, it.over_worst_ns));
             let mean = it.mean_off.filter(|mean| mean.abs() > MEAN_PART);
             parts.extend(mean.map(|mean| format!("mean {:+.1} %", mean * 100.0)));
+            if parts.is_empty() {
+                let all = it.mean_off_of_all.unwrap_or_default();
+                parts.push(format!("over: mean of all periods {:+.1} %", all * 100.0));
+            }
         }
     }
     let judged_too = if strict { " (judged too)" } else { "" };

@@ -47,6 +47,7 @@ fn within_the_tolerance_it_is_kept() {
         judged: 200,
         tolerance_ns: C / 100,
         mean_off: Some(0.0),
+        mean_off_of_all: Some(0.0),
         ..Verdict::default()
     };
     assert_eq!(judged(&delivered), expected);
@@ -141,6 +142,7 @@ fn what_was_stolen_is_not_held_against_any() {
         stolen: 3,
         tolerance_ns: C / 100,
         mean_off: Some(0.0),
+        mean_off_of_all: Some(0.0),
         ..Verdict::default()
     };
     assert_eq!((verdict(&report), report.promise.kept), (expected, true));
@@ -255,7 +257,7 @@ fn without_demand_nothing_is_judged() {
     };
     (0..60).for_each(|at| block(&mut story, at, (at + 1) * T));
     assert_eq!(verdict(&story.report(60 * T)).word, Word::NoDemand);
-    assert_eq!(verdict(&given(&[]).report(0)).word, Word::NoDemand, "no whole period");
+    assert_eq!(verdict(&given(&[]).report(0)).word, Word::NoPeriod);
     // The few that had it are chance, unless they are too many of all.
     let mut few = story;
     few.ran((0, 0, Foreground), (61 * T, 61 * T), Metered).ran(
@@ -264,6 +266,28 @@ fn without_demand_nothing_is_judged() {
         Blocked,
     );
     assert_eq!(verdict(&few.report(62 * T)).word, Word::Short, "1 of 62 is too many");
+}
+
+#[test]
+fn what_takes_more_than_c_from_others_is_over_though_it_blocks() {
+    let blocking = |delivered: u64, periods: u64| {
+        let mut story = given(&[]);
+        for at in 0..periods {
+            story.ran((0, 0, Foreground), (at * T, at * T + delivered), Blocked);
+            story.woke(0, (at + 1) * T);
+        }
+        story.report(periods * T)
+    };
+    let report = blocking(C + 7 * MS, 60);
+    let it = verdict(&report);
+    assert_eq!((it.word, it.judged, it.over, report.promise.kept), (Word::Over, 0, 0, false));
+    assert_eq!(it.mean_off_of_all, Some(3.5));
+    let parts = crate::table::promise::parts(&it, false);
+    assert_eq!(parts, ["over: mean of all periods +350.0 %"]);
+    // Up to one C more in all may be what it brought along, a tenth what switching costs.
+    assert_eq!(verdict(&blocking(C + C / 5, 5)).word, Word::NoDemand);
+    assert_eq!(verdict(&blocking(C + C / 5, 6)).word, Word::Over);
+    assert_eq!(verdict(&blocking(C + C / 10, 1_000)).word, Word::NoDemand);
 }
 
 #[test]
