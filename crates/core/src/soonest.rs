@@ -6,19 +6,28 @@ use alloc::vec::Vec;
 /// How many instants a node has: as many as a cache line of 64 bytes holds.
 const WIDTH: usize = 8;
 
+/// Up to so many places stand in a row, and are looked at once the earliest was put off. An event
+/// of the simulator takes fewer instructions so than with a tree (docs/results.md, "Instructions a
+/// job").
+const FEW: usize = 32;
+
 /// An instant for each of some places, and the earliest of them at once. A change costs the
 /// logarithm of how many there are, to base 8, in cache lines.
 ///
-/// A tree of which the leaves hold the instants of the places, eight each, and every node above
-/// them the earliest of each of its eight children. Node 0 is the root, and node n has the children
-/// 8n + 1 to 8n + 8. Up to eight places are one node.
+/// Few places are a row. More are a tree, of which the leaves hold the instants of the places,
+/// eight each, and every node above them the earliest of each of its eight children. Node 0 is the
+/// root, and node n has the children 8n + 1 to 8n + 8.
 #[derive(Clone, Debug)]
 pub struct Soonest {
+    /// All places, where they are few.
+    row: Vec<Instant>,
+    /// The earliest of them; none of them is before it while it is `stale`.
+    earliest: Instant,
+    stale: bool,
+    /// None where they are few.
     nodes: Vec<Node>,
     /// The first of the leaves.
     leaves: usize,
-    /// How many of the root's instants are in use.
-    few: usize,
 }
 
 /// On a cache line of its own.
@@ -26,47 +35,69 @@ pub struct Soonest {
 #[repr(align(64))]
 struct Node([Instant; WIDTH]);
 
-impl Node {
-    #[inline]
-    fn first(&self) -> Instant {
-        self.0.iter().fold(Instant::NEVER, |first, at| first.min(*at))
+/// The earliest of a row. By places, as compilers make of the minimum of a row vector instructions
+/// that processors without AVX-512 lack, and several for each of these.
+#[inline]
+fn earliest(row: &[Instant]) -> Instant {
+    let mut first = 0;
+    for place in 1..row.len() {
+        first = if row[place] < row[first] { place } else { first };
     }
-    /// The first place from `from` on whose instant is not after `now`.
-    #[inline]
-    fn due(&self, from: usize, now: Instant) -> Option<usize> {
-        (from..WIDTH).find(|place| self.0[*place] <= now)
-    }
+    row.get(first).copied().unwrap_or(Instant::NEVER)
+}
+
+#[inline]
+fn first(row: &[Instant; WIDTH]) -> Instant {
+    row.iter().fold(Instant::NEVER, |first, at| first.min(*at))
+}
+
+/// The first place from `from` on whose instant is not after `now`.
+#[inline]
+fn due(row: &[Instant], from: usize, now: Instant) -> Option<usize> {
+    (from..row.len()).find(|place| row[*place] <= now)
 }
 
 impl Soonest {
     /// So many places, all at [`Instant::NEVER`].
     pub fn new(places: usize) -> Self {
-        let (mut leaves, mut room) = (0, WIDTH);
-        while room < places {
-            (leaves, room) = (WIDTH * leaves + 1, WIDTH * room);
+        let (mut row, mut nodes, mut leaves) = (Vec::new(), Vec::new(), 0);
+        if places <= FEW {
+            row.resize(places, Instant::NEVER);
+        } else {
+            let mut room = WIDTH;
+            while room < places {
+                (leaves, room) = (WIDTH * leaves + 1, WIDTH * room);
+            }
+            nodes.resize(leaves + places.div_ceil(WIDTH), Node([Instant::NEVER; WIDTH]));
         }
-        let nodes = leaves + places.div_ceil(WIDTH).max(1);
-        let few = if leaves == 0 { places } else { WIDTH };
-        Self { nodes: alloc::vec![Node([Instant::NEVER; WIDTH]); nodes], leaves, few }
+        Self { row, earliest: Instant::NEVER, stale: false, nodes, leaves }
     }
     /// The earliest of all.
     #[inline]
-    pub fn first(&self) -> Instant {
-        let used = self.nodes[0].0[..self.few].iter();
-        used.fold(Instant::NEVER, |first, at| first.min(*at))
+    pub fn first(&mut self) -> Instant {
+        if let Some(root) = self.nodes.first() {
+            return first(&root.0);
+        }
+        if self.stale {
+            (self.earliest, self.stale) = (earliest(&self.row), false);
+        }
+        self.earliest
     }
     /// What `place` has.
     #[inline]
     pub fn at(&self, place: usize) -> Instant {
-        self.nodes[self.leaves + place / WIDTH].0[place % WIDTH]
+        let leaf = || self.nodes[self.leaves + place / WIDTH].0[place % WIDTH];
+        self.row.get(place).copied().unwrap_or_else(leaf)
     }
     /// Gives `place` another instant.
     #[inline]
     pub fn set(&mut self, place: usize, at: Instant) {
-        if self.leaves == 0 {
-            self.nodes[0].0[place] = at;
-        } else {
-            self.set_below(place, at);
+        let Some(own) = self.row.get_mut(place) else { return self.set_below(place, at) };
+        let before = core::mem::replace(own, at);
+        if at <= self.earliest {
+            (self.earliest, self.stale) = (at, false);
+        } else if before == self.earliest {
+            self.stale = true;
         }
     }
     #[inline(never)]
@@ -78,21 +109,20 @@ impl Soonest {
                 return;
             }
             (node, place) = ((node - 1) / WIDTH, (node - 1) % WIDTH);
-            let first = self.nodes[node].0[place];
-            if at >= first && before > first {
+            let known = self.nodes[node].0[place];
+            if at >= known && before > known {
                 return;
             }
-            if at >= first {
-                at = self.nodes[WIDTH * node + 1 + place].first();
+            if at >= known {
+                at = first(&self.nodes[WIDTH * node + 1 + place].0);
             }
         }
     }
     /// The first place from `from` on whose instant is not after `now`.
     #[inline]
     pub fn due(&self, from: usize, now: Instant) -> Option<usize> {
-        if self.leaves == 0 {
-            let used = &self.nodes[0].0[..self.few];
-            return (from..used.len()).find(|place| used[*place] <= now);
+        if self.nodes.is_empty() {
+            return due(&self.row, from, now);
         }
         self.due_below(from, now)
     }
@@ -100,13 +130,14 @@ impl Soonest {
     /// which there is none.
     #[inline]
     pub fn each_due(&self, now: Instant, mut act: impl FnMut(usize)) {
-        if self.first() <= now {
+        if self.nodes.is_empty() {
+            (0..self.row.len()).filter(|place| self.row[*place] <= now).for_each(act);
+        } else {
             self.each_due_below(0, now, &mut act);
         }
     }
     fn each_due_below(&self, node: usize, now: Instant, act: &mut impl FnMut(usize)) {
-        let used = if node == 0 { self.few } else { WIDTH };
-        for place in 0..used {
+        for place in 0..WIDTH {
             if self.nodes[node].0[place] > now {
                 continue;
             }
@@ -123,15 +154,15 @@ impl Soonest {
             return None;
         }
         // Up to a node with an instant behind, then down to its place.
-        let mut due = self.nodes[node].due(place, now);
-        while due.is_none() && node > 0 {
+        let mut found = due(&self.nodes[node].0, place, now);
+        while found.is_none() && node > 0 {
             (node, place) = ((node - 1) / WIDTH, (node - 1) % WIDTH + 1);
-            due = self.nodes[node].due(place, now);
+            found = due(&self.nodes[node].0, place, now);
         }
-        place = due?;
+        place = found?;
         while node < self.leaves {
             node = WIDTH * node + 1 + place;
-            place = self.nodes[node].due(0, now)?;
+            place = due(&self.nodes[node].0, 0, now)?;
         }
         Some(WIDTH * (node - self.leaves) + place)
     }
@@ -144,7 +175,7 @@ mod tests {
     /// Against a plain list, for sizes around powers of two.
     #[test]
     fn it_is_the_earliest_of_a_list() {
-        for places in [1, 3, 8, 9, 16, 64, 65, 513, 1024] {
+        for places in [1, 3, 8, 9, 32, 33, 64, 65, 513, 1024] {
             let mut soonest = Soonest::new(places);
             let mut plain = alloc::vec![Instant::NEVER; places];
             let mut number = 1_u32;

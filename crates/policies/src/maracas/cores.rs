@@ -196,7 +196,7 @@ impl Cores {
         self.nexts.each_due(now, |place| self.stale.insert(CoreId(first + place as u16)));
     }
     /// When the first core must be looked at again.
-    pub(super) fn next(&self) -> Instant {
+    pub(super) fn next(&mut self) -> Instant {
         self.nexts.first()
     }
     /// When `core` must be looked at again.

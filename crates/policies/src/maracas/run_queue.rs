@@ -44,7 +44,7 @@ impl Cores {
         if has_surplus {
             self.refresh_background(core, now, plan);
         }
-        let next = self.local(core).awake.first();
+        let next = self.local_mut(core).awake.first();
         self.set_next(core, next);
         plan.set_core_wake(core, next);
     }

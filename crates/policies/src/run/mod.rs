@@ -236,6 +236,8 @@ struct Reduced {
     first: usize,
     cores: CoreSet,
     free: CoreSet,
+    /// Servers that are to get a core, by their places in the order of the tree; scratch.
+    turned: Vec<usize>,
 }
 
 struct Run {
@@ -295,7 +297,8 @@ impl Run {
             if !unit {
                 let cores: CoreSet = subsystem.cores.iter().copied().collect();
                 let schedule = Subsystem::new(subsystem, *exact, task);
-                run.reduced.push(Reduced { schedule, first, cores, free: cores });
+                let turned = Vec::new();
+                run.reduced.push(Reduced { schedule, first, cores, free: cores, turned });
             }
         }
         run
@@ -423,31 +426,30 @@ impl Run {
 
     /// Brings the run queues of a subsystem in step with what is selected.
     fn assign_cores(&mut self, place: usize, plan: &mut Plan) {
-        let Reduced { schedule, first, cores, free } = &mut self.reduced[place];
+        let Reduced { schedule, first, cores, free, turned } = &mut self.reduced[place];
         let servers = &mut self.servers[*first..];
-        for (server, on) in servers.iter_mut().zip(schedule.selected()) {
-            if !on && let Some(core) = server.jobs.deselect(plan) {
+        schedule.take_changed(turned);
+        turned.retain(|at| {
+            let on = schedule.is_selected(*at);
+            if !on && let Some(core) = servers[*at].jobs.deselect(plan) {
                 free.insert(core);
             }
-        }
+            on && servers[*at].jobs.core().is_none()
+        });
         for any in [false, true] {
-            for (at, on) in (0..).zip(schedule.selected()) {
-                let Server { jobs, touched } = &mut servers[at];
-                if !on || jobs.core().is_some() {
-                    continue;
-                }
+            turned.retain(|at| {
+                let Server { jobs, touched } = &mut servers[*at];
                 let last = jobs.last().filter(|core| free.contains(*core));
-                let core = if any { free.iter().next() } else { last };
-                let Some(core) = core else { continue };
+                let Some(core) = (if any { free.first() } else { last }) else { return true };
                 free.remove(core);
                 jobs.select(core, plan);
-                if !*touched {
-                    *touched = true;
-                    self.touched.push(*first + at);
+                if !core::mem::replace(touched, true) {
+                    self.touched.push(*first + *at);
                 }
-            }
+                false
+            });
         }
-        assert!(free.is_empty(), "{free:?} of {cores:?} have no server");
+        assert!(turned.is_empty() && free.is_empty(), "{free:?} of {cores:?} have no server");
     }
 
     /// Notes what runs first on a selected server's run queue, for ties to come.

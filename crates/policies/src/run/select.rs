@@ -32,6 +32,8 @@ struct Node {
     on: bool,
     /// The node whose dual it picked last.
     picked: Option<usize>,
+    /// The one of its children that does not run: what it picked last, while it runs itself.
+    rests: Option<usize>,
     /// At level 0: the places of its tasks.
     tasks: Range<usize>,
 }
@@ -65,8 +67,12 @@ pub(super) struct Subsystem {
     nodes: Vec<Node>,
     first_leaf: usize,
     releases: Vec<Release>,
-    /// How many servers of level 0 run at any instant.
+    /// How many servers of level 0 are to run at any instant, and how many do.
     cores: usize,
+    running: usize,
+    /// The servers of level 0 that began to run or ceased to, by their places among these, since
+    /// [`Subsystem::take_changed`] last asked.
+    changed: Vec<usize>,
     /// Whether every budget is a whole number of ticks.
     exact: bool,
     /// Up to when duals are charged.
@@ -103,22 +109,35 @@ impl Subsystem {
                 deadline: 0,
                 limit: 0,
                 used: 0,
-                on: false,
+                on: true,
                 picked: None,
+                rests: None,
                 tasks: from.1..releases.len(),
             });
         }
-        nodes[0].on = true;
-        Self { nodes, first_leaf, releases, cores: subsystem.cores.len(), exact, clock: 0, next: 0 }
+        // Before anything is picked all leaves run.
+        let (cores, running) = (subsystem.cores.len(), nodes.len() - first_leaf);
+        let changed = (0..running).collect();
+        Self { nodes, first_leaf, releases, cores, running, changed, exact, clock: 0, next: 0 }
     }
 
     /// The next instant at which [`Subsystem::advance`] has something to do.
     pub(super) const fn next(&self) -> Instant {
         Instant::from_ticks(self.next)
     }
-    /// Whether each server of level 0 is selected, in the order of the tree.
-    pub(super) fn selected(&self) -> impl Iterator<Item = bool> {
-        self.nodes[self.first_leaf..].iter().map(|leaf| leaf.on)
+    /// Whether a server of level 0 is selected, by its place in the order of the tree.
+    pub(super) fn is_selected(&self, leaf: usize) -> bool {
+        self.nodes[self.first_leaf + leaf].on
+    }
+    /// Adds to `changed`, in the order of the tree, the servers of level 0 of which this may have
+    /// changed since it was last asked.
+    pub(super) fn take_changed(&mut self, changed: &mut Vec<usize>) {
+        // Nearly always from one instant, and so in order and each once.
+        if !self.changed.is_sorted_by(|one, next| one < next) {
+            self.changed.sort_unstable();
+            self.changed.dedup();
+        }
+        changed.append(&mut self.changed);
     }
 
     /// A job of the sporadic task at `place`, in the order of the tree, is due at `deadline`.
@@ -126,18 +145,17 @@ impl Subsystem {
         self.releases[place].next = deadline.ticks();
     }
 
-    /// Goes on to `now`; whether anything else is selected than before.
+    /// Goes on to `now`; whether anything else may be selected than before.
     pub(super) fn advance(&mut self, now: Instant) -> bool {
-        let mut changed = false;
         while self.next <= now.ticks() && self.next != u64::MAX {
             let at = self.next;
             self.charge(at);
             if self.nodes[0].deadline == at {
                 self.open_windows(at);
             }
-            changed |= self.select();
+            self.select();
         }
-        changed
+        !self.changed.is_empty()
     }
 
     /// Every picked dual of a running server ran since the last instant.
@@ -174,33 +192,37 @@ impl Subsystem {
         }
     }
 
-    /// SELECT from the root down: a running server picks one of its duals, whose primal stops; all
+    /// SELECT from the root down: a running server picks one of its duals, whose primal rests; all
     /// other primals run, and all under a server that does not run.
-    fn select(&mut self) -> bool {
-        let (mut changed, mut running) = (false, 0);
+    fn select(&mut self) {
         let mut next = self.nodes[0].deadline;
         for server in 0..self.first_leaf {
-            let on = self.nodes[server].on;
-            if on {
-                let child = self.pick(server);
-                self.nodes[server].picked = Some(child);
+            let rests = self.nodes[server].on.then(|| self.pick(server));
+            if let Some(child) = rests {
+                self.nodes[server].picked = rests;
                 let Node { limit, used, .. } = self.nodes[child];
                 // The last one picked goes on where rounding leaves no task a budget.
                 let left = if limit > used { limit - used } else { u64::MAX };
                 next = next.min(self.clock.saturating_add(left));
             }
-            let Node { ref children, picked, .. } = self.nodes[server];
-            for child in children.clone() {
-                let runs = !on || picked != Some(child);
-                let leaf = child >= self.first_leaf;
-                changed |= leaf && self.nodes[child].on != runs;
-                running += usize::from(leaf && runs);
-                self.nodes[child].on = runs;
+            let rested = core::mem::replace(&mut self.nodes[server].rests, rests);
+            if rested != rests {
+                rested.into_iter().for_each(|child| self.turn(child, true));
+                rests.into_iter().for_each(|child| self.turn(child, false));
             }
         }
+        let running = self.running;
         assert_eq!(running, self.cores, "servers selected for so many cores at {}", self.clock);
         self.next = next;
-        changed
+    }
+
+    /// A node begins to run or ceases to.
+    fn turn(&mut self, node: usize, on: bool) {
+        self.nodes[node].on = on;
+        if let Some(leaf) = node.checked_sub(self.first_leaf) {
+            self.running = if on { self.running + 1 } else { self.running - 1 };
+            self.changed.push(leaf);
+        }
     }
 
     /// EDF among the duals with budget; equal deadlines: the one picked last, then in the order
