@@ -47,7 +47,16 @@ fn refuse(error: &clap::Error) -> Outcome {
     }
     let missing = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if error.kind() == missing || error.kind() == ErrorKind::MissingSubcommand {
-        return Err(Failure::new("a command is missing; `maracas --help` lists them"));
+        let words = std::env::args().skip(1).take_while(|word| !word.starts_with('-'));
+        let command: String = words.map(|word| format!(" {word}")).collect();
+        return Err(Failure::new(format!(
+            "a command is missing; `maracas{command} --help` lists them"
+        )));
+    }
+    if error.kind() == ErrorKind::UnknownArgument
+        && let Some((option, number)) = negative(std::env::args())
+    {
+        return Err(Failure::new(format!("{option} {number} is negative; drop the minus sign")));
     }
     // What is wrong and the tips; usage and "for more information" are in --help.
     let text = text.to_string();
@@ -57,5 +66,20 @@ fn refuse(error: &clap::Error) -> Outcome {
         |line: &&str| !line.starts_with("For more") && !line.contains("' as a value, use '");
     let kept: Vec<_> = kept.filter(reported).collect();
     let line = kept.join("\n").replace("\n\n  tip: ", "; ").replace("\n  tip: ", "; ");
+    // What the standard library says of a number.
+    let line = line
+        .replace("invalid digit found in string", "it is no whole number; write digits alone")
+        .replace("number too large to fit in target type", "it is too large; write a smaller one");
     Err(Failure::new(line.strip_prefix("error: ").unwrap_or(&line)))
+}
+
+/// The first negative number that stands behind an option, which the parser takes for options of
+/// one letter, and that option.
+fn negative(words: impl Iterator<Item = String>) -> Option<(String, String)> {
+    let words: Vec<_> = words.collect();
+    let is_negative = |word: &str| {
+        word.strip_prefix('-').is_some_and(|rest| rest.starts_with(|it: char| it.is_ascii_digit()))
+    };
+    let pair = words.windows(2).find(|two| two[0].starts_with("--") && is_negative(&two[1]))?;
+    Some((pair[0].clone(), pair[1].clone()))
 }

@@ -57,9 +57,13 @@ pub fn errors_on_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Whether standard output shows colours: a terminal, and the user has not set NO_COLOR.
+/// Whether standard output shows colours: a terminal that has some, and the user has not set
+/// NO_COLOR.
 pub fn colours() -> bool {
-    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    let is_plain = std::env::var_os("TERM").is_some_and(|kind| kind == "dumb");
+    io::stdout().is_terminal()
+        && !is_plain
+        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// How text is marked on a terminal.

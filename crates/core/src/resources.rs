@@ -99,6 +99,13 @@ impl Resources {
                 let why = format!("the section on {name} has no length; give it one or drop it");
                 return Err((place, why));
             }
+            if at.is_zero() {
+                let why = format!(
+                    "the section on {name} begins with the job, which asks for it once it runs; \
+                     let `at` be above zero"
+                );
+                return Err((place, why));
+            }
             if at <= before {
                 let why = format!(
                     "the section on {name} begins at {at}, and the job is not without a resource \

@@ -109,6 +109,9 @@ impl Duration {
             "min" => 60_000_000_000,
             _ => return Err("has an unknown unit; use ns, us, ms, s or min"),
         };
+        if !number.contains(|digit: char| digit.is_ascii_digit()) {
+            return Err("must begin with a number and end with a unit, such as \"20ms\"");
+        }
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         let mut ticks: u64 = 0;
         for digit in whole.bytes().filter(|b| *b != b'_') {
@@ -260,6 +263,8 @@ mod tests {
             ("ms", "number"),
             ("-5ms", "number"),
             ("._ms", "number"),
+            ("_ms", "number"),
+            (".ms", "number"),
             ("20min5", "unit"),
             ("1.5ns", "finer"),
             ("1.2.3ms", "malformed"),

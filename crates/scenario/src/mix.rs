@@ -5,6 +5,7 @@ use crate::error::{Error, Source, read_text};
 use crate::keys;
 use crate::read;
 use crate::scenario::{Places, PlatformMemory};
+use maracas_core::MAX_CORES;
 use maracas_core::memory::Pattern;
 use std::path::Path;
 
@@ -55,6 +56,11 @@ impl Mix {
         let tables = root.tables("requestor", &keys::REQUESTOR)?;
         if tables.is_empty() {
             return Err(root.error("the mix has no requestors; add a [[requestor]] table"));
+        }
+        if tables.len() > MAX_CORES {
+            let count = tables.len();
+            let why = format!("the mix has {count} requestors; at most {MAX_CORES} may be");
+            return Err(root.error(why));
         }
         let requestors = tables.iter().map(requestor).collect::<Result<_, _>>()?;
         Ok(Self { memory, requestors })

@@ -74,8 +74,18 @@ impl Change {
         }
     }
 
+    /// Which VCPU it changes; `None` where it is not one.
+    pub const fn vcpu(&self) -> Option<VcpuId> {
+        match *self {
+            Self::Unpin { vcpu, .. } | Self::Budget { vcpu, .. } | Self::Period { vcpu, .. } => {
+                Some(vcpu)
+            }
+            Self::Cores { .. } | Self::AllBudgets { .. } => None,
+        }
+    }
+
     /// What to do, without saying to which VCPU.
-    fn what(&self) -> String {
+    pub fn what(&self) -> String {
         let share = percent(self.ppm());
         match *self {
             Self::Unpin { from, .. } => format!("remove the pin core = {}", from.0),
@@ -239,13 +249,12 @@ impl Scenario {
 impl fmt::Display for Change {
     /// The change where nothing has a name or a place: `vcpu2: lower budget from 4ms to 3ms ...`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::Unpin { vcpu, .. } | Self::Budget { vcpu, .. } | Self::Period { vcpu, .. } => {
-                write!(f, "{vcpu}: {}", self.what())
-            }
-            Self::AllBudgets { .. } => write!(f, "{EVERYONE}: {}", self.what()),
-            Self::Cores { .. } => f.write_str(&self.what()),
+        if let Some(vcpu) = self.vcpu() {
+            write!(f, "{vcpu}: ")?;
+        } else if matches!(self, Self::AllBudgets { .. }) {
+            write!(f, "{EVERYONE}: ")?;
         }
+        f.write_str(&self.what())
     }
 }
 

@@ -41,7 +41,7 @@ pub static STEPS: Keys = closed("`utilization`", &["from", "to", "step"]);
 /// `[[policy]]`: every other key is a parameter of the policy.
 pub static POLICY: Keys = Keys { table: "[[policy]]", keys: &["name", "label"], open: true };
 
-/// The most sets for one point: their results are held in memory.
+/// The most sets for one point: a byte of each is held in memory.
 const MOST_SETS: u64 = 1_000_000;
 /// The longest run: a day. Sums of it over all jobs stay within 64 bits.
 const LONGEST_RUN: Duration = Duration::from_secs(24 * 3600);

@@ -10,17 +10,27 @@ use std::path::Path;
 pub const PROGRESS: &str = "sweep.progress";
 /// Every run, one a line.
 const RUNS: &str = "runs.csv";
+/// What else a sweep writes beside figures.
+const TABLES: [&str; 5] = [PARQUET, POINTS, PAIRS, TESTS, WEIGHTED];
+const PARQUET: &str = "runs.parquet";
+const POINTS: &str = "points.csv";
+const PAIRS: &str = "pairs.csv";
+const TESTS: &str = "tests.csv";
+const WEIGHTED: &str = "weighted.csv";
 /// What the page of `maracas report` shows.
 pub const PAGE: &str = "page.json";
 
 /// Makes the folder of a sweep where there is none.
 ///
 /// # Errors
-/// Where it cannot be made. Where the folder holds runs that no sweep of ours left there.
+/// Where it cannot be made. Where the folder holds files of the names of ours that no sweep left
+/// there.
 pub fn folder(folder: &Path) -> Result<(), Failure> {
-    let foreign = folder.join(RUNS).exists() && !folder.join(PROGRESS).exists();
-    let why = format!("holds {RUNS} and no {PROGRESS}; name another directory, or move that file");
-    if foreign {
+    let is_ours = folder.join(PROGRESS).exists();
+    let mut names = [RUNS, PAGE].into_iter().chain(TABLES);
+    if let Some(name) = names.find(|name| !is_ours && folder.join(name).exists()) {
+        let why =
+            format!("holds {name} and no {PROGRESS}; name another directory, or move that file");
         return Err(Failure::about(folder.display(), why));
     }
     std::fs::create_dir_all(folder)
@@ -49,17 +59,17 @@ pub fn write(
     };
     let columns = summary::run_columns();
     file(RUNS, &|out| table::csv(&columns, summary::run_rows(study, results), out))?;
-    file("runs.parquet", &|out| table::parquet(&columns, summary::run_rows(study, results), out))?;
+    file(PARQUET, &|out| table::parquet(&columns, summary::run_rows(study, results), out))?;
     let columns = summary::standing_columns();
-    file("points.csv", &|out| table::csv(&columns, summary::standing_rows(study, standings), out))?;
+    file(POINTS, &|out| table::csv(&columns, summary::standing_rows(study, standings), out))?;
     let columns = summary::rivalry_columns();
-    file("pairs.csv", &|out| table::csv(&columns, summary::rivalry_rows(study, rivalries), out))?;
+    file(PAIRS, &|out| table::csv(&columns, summary::rivalry_rows(study, rivalries), out))?;
     let tested = schedulable::by_test(study, results).map_err(Failure::new)?;
     let columns = schedulable::test_columns();
-    file("tests.csv", &|out| table::csv(&columns, schedulable::test_rows(study, &tested), out))?;
+    file(TESTS, &|out| table::csv(&columns, schedulable::test_rows(study, &tested), out))?;
     let (columns, weighted) = (schedulable::weighted_columns(), schedulable::weighted(&tested));
     let rows = || schedulable::weighted_rows(study, &weighted);
-    file("weighted.csv", &|out| table::csv(&columns, rows(), out))?;
+    file(WEIGHTED, &|out| table::csv(&columns, rows(), out))?;
     let figures = drawings::figures(study, standings, &tested);
     for figure in &figures {
         output::write_file(&folder.join(format!("{}.svg", figure.name)), &figure.svg())?;

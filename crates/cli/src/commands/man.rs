@@ -36,6 +36,9 @@ pub(super) fn run(args: &Args) -> Outcome {
     let mut command = super::definition().disable_help_subcommand(true);
     command.build();
     match &args.directory {
+        Some(path) if path.exists() && !path.is_dir() => {
+            return Err(Failure::about(path.display(), "is no directory; name one, or none"));
+        }
         Some(directory) if !directory.is_dir() => {
             let why = "make the directory first; help of one command: maracas sim --help";
             return Err(Failure::about(directory.display(), why));

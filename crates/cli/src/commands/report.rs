@@ -39,6 +39,10 @@ pub(super) fn run(args: &Args) -> Outcome {
         &[(sim::what_is(&bytes), &args.file)],
         &[("--output", args.output.clone())],
     )?;
+    if args.until.is_some() && bytes.starts_with(sim::JOURNAL) {
+        let why = "is a journal, which --until does not simulate; drop it";
+        return Err(Failure::about(args.file.display(), why));
+    }
     let journal = match sim::journal_of(&args.file, bytes, args.until)? {
         Ok(journal) => journal,
         Err(refused) => return Ok(refused),

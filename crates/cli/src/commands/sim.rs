@@ -73,7 +73,7 @@ pub(super) fn run(args: &Args) -> Outcome {
 }
 
 /// First bytes of a journal.
-const JOURNAL: &[u8] = b"MARACASJ";
+pub(super) const JOURNAL: &[u8] = b"MARACASJ";
 
 /// What a file with these bytes is taken for.
 pub(super) fn what_is(bytes: &[u8]) -> &'static str {

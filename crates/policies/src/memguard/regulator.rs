@@ -93,7 +93,9 @@ impl Core {
         if self.underrun && used < quota {
             let missed = quota - used;
             self.counts.errors += 1;
-            self.counts.sizes[(u128::from(missed) * 10 / u128::from(quota)).min(9) as usize] += 1;
+            // An error of a tenth, and no more, is one "to 10%".
+            let tenths = (u128::from(missed) * 10).div_ceil(u128::from(quota));
+            self.counts.sizes[tenths.saturating_sub(1).min(9) as usize] += 1;
             // algorithms.md D.4: nothing is donated in the next period.
             self.predicted = Some(quota + missed);
             return;

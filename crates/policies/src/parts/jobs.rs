@@ -211,7 +211,8 @@ pub(crate) fn objection(vcpu: &Vcpu) -> Option<String> {
     (vcpu.arrival == Arrival::None).then(|| {
         alloc::format!(
             "{} has no jobs, and this policy orders jobs; add jobs = \"periodic\" (or \
-             \"sporadic\") to its program, or use the policy maracas",
+             \"sporadic\") to its program, whose workload, if it has one, must be of kind \
+             \"periodic\" or \"anytime\", or use the policy maracas",
             vcpu.id
         )
     })

@@ -33,7 +33,21 @@ impl Case {
             let (policy, instead) = (self.entry.name, self.supervisor(param));
             Some(format!("{names}: policy {policy} does not keep `{key}`; {instead}drop it"))
         };
-        unkept.filter_map(sentence).collect()
+        unkept.filter_map(sentence).chain(self.colors_of_no_cache()).collect()
+    }
+
+    /// A sentence where VCPUs ask for parts of a cache that the platform does not split.
+    fn colors_of_no_cache(&self) -> Option<String> {
+        let platform = &self.scenario.as_ref()?.platform;
+        let is_split = platform.memory.as_ref().is_some_and(|memory| !memory.shares.is_empty());
+        if is_split || !self.keeps("colors") {
+            return None;
+        }
+        let names = self.names_of(&|vcpu| vcpu.colors != 0)?;
+        Some(format!(
+            "{names}: `colors` asks for nothing, as [platform] splits no cache; add `colors` or \
+             `ways` there, or drop it here"
+        ))
     }
 
     /// Whether the policy keeps what VCPUs ask for by `key`, such as `colors`.

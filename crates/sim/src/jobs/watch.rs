@@ -78,7 +78,7 @@ impl Jobs {
     }
     /// Counts those that are due by `now` and not complete.
     fn overdue(&mut self, now: Instant) {
-        for job in std::mem::take(&mut self.pending).iter().filter(|job| job.deadline < now) {
+        for job in std::mem::take(&mut self.pending).iter().filter(|job| job.deadline <= now) {
             self.count(job.id.vcpu, true);
         }
     }
