@@ -5,6 +5,7 @@ mod common;
 use common::{Scratch, maracas, repository, text};
 use maracas_trace::Report;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// Two readers of memory and a network-card.
 const SCENARIO: &str = r#"version = 1
@@ -173,4 +174,42 @@ fn every_figure_is_in_the_document() {
         }
     }
     assert!(seen > 30, "{seen}");
+}
+
+/// The keys of all objects in `json`.
+fn keys(json: &Value, all: &mut BTreeSet<String>) {
+    match json {
+        Value::Object(fields) => {
+            all.extend(fields.keys().cloned());
+            fields.values().for_each(|value| keys(value, all));
+        }
+        Value::Array(list) => list.iter().for_each(|value| keys(value, all)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[test]
+fn every_field_of_a_check_is_in_the_document() {
+    let scratch = Scratch::new();
+    let document = std::fs::read_to_string(repository().join("docs/output.md")).unwrap();
+    scratch.write("full.csv", "cost_us,period_us\n9000,10000\n9000,10000\n");
+    let limits = repository().join("examples/limits.toml");
+    let mut known = BTreeSet::new();
+    for (words, admitted) in [
+        (vec!["check", limits.to_str().unwrap()], true),
+        (vec!["check", "--taskset", "full.csv", "--cores", "1", "--policy", "p-edf"], false),
+        (vec!["check", "--taskset", "full.csv", "--cores", "1", "--policy", "p-rm"], false),
+        (vec!["check", "--taskset", "full.csv", "--cores", "2", "--policy", "g-edf"], true),
+    ] {
+        let output = maracas(scratch.path(), &[&words[..], &["--json", "--suggest"]].concat());
+        let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(json["admitted"], admitted, "{json:#}");
+        let few = json["suggestions"].as_array().unwrap().is_empty();
+        assert_eq!(few, admitted, "what is refused has proposals: {json:#}");
+        keys(&json, &mut known);
+    }
+    assert!(known.contains("closest") && known.contains("simulated"), "{known:?}");
+    for key in known {
+        assert!(document.contains(&format!("`{key}`")), "{key} is in no document");
+    }
 }

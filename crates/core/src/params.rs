@@ -253,7 +253,7 @@ pub fn parse_bandwidth(text: &str) -> Result<u64, &'static str> {
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let Some(number) = parse_fraction(number) else {
-        return Err("must be a bandwidth such as \"200MB/s\", or \"none\"");
+        return Err("must be a bandwidth such as \"200MB/s\"");
     };
     let Some((_, scale)) = BANDWIDTHS.iter().find(|(known, _)| *known == unit.trim()) else {
         return Err("needs a unit: B/s, kB/s, MB/s, GB/s (powers of 1000) or KiB/s, MiB/s, GiB/s");

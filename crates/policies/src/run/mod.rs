@@ -237,7 +237,7 @@ struct Reduced {
     cores: CoreSet,
     free: CoreSet,
     /// Servers that are to get a core, by their places in the order of the tree; scratch.
-    turned: Vec<usize>,
+    unplaced: Vec<usize>,
 }
 
 struct Run {
@@ -297,8 +297,8 @@ impl Run {
             if !unit {
                 let cores: CoreSet = subsystem.cores.iter().copied().collect();
                 let schedule = Subsystem::new(subsystem, *exact, task);
-                let turned = Vec::new();
-                run.reduced.push(Reduced { schedule, first, cores, free: cores, turned });
+                let unplaced = Vec::new();
+                run.reduced.push(Reduced { schedule, first, cores, free: cores, unplaced });
             }
         }
         run
@@ -426,10 +426,10 @@ impl Run {
 
     /// Brings the run queues of a subsystem in step with what is selected.
     fn assign_cores(&mut self, place: usize, plan: &mut Plan) {
-        let Reduced { schedule, first, cores, free, turned } = &mut self.reduced[place];
+        let Reduced { schedule, first, cores, free, unplaced } = &mut self.reduced[place];
         let servers = &mut self.servers[*first..];
-        schedule.take_changed(turned);
-        turned.retain(|at| {
+        schedule.take_changed(unplaced);
+        unplaced.retain(|at| {
             let on = schedule.is_selected(*at);
             if !on && let Some(core) = servers[*at].jobs.deselect(plan) {
                 free.insert(core);
@@ -437,7 +437,7 @@ impl Run {
             on && servers[*at].jobs.core().is_none()
         });
         for any in [false, true] {
-            turned.retain(|at| {
+            unplaced.retain(|at| {
                 let Server { jobs, touched } = &mut servers[*at];
                 let last = jobs.last().filter(|core| free.contains(*core));
                 let Some(core) = (if any { free.first() } else { last }) else { return true };
@@ -449,7 +449,7 @@ impl Run {
                 false
             });
         }
-        assert!(turned.is_empty() && free.is_empty(), "{free:?} of {cores:?} have no server");
+        assert!(unplaced.is_empty() && free.is_empty(), "{free:?} of {cores:?} have no server");
     }
 
     /// Notes what runs first on a selected server's run queue, for ties to come.

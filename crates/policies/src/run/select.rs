@@ -132,7 +132,7 @@ impl Subsystem {
     /// Adds to `changed`, in the order of the tree, the servers of level 0 of which this may have
     /// changed since it was last asked.
     pub(super) fn take_changed(&mut self, changed: &mut Vec<usize>) {
-        // Nearly always from one instant, and so in order and each once.
+        // Of a parent, what runs again comes before what rests; late decisions may repeat one.
         if !self.changed.is_sorted_by(|one, next| one < next) {
             self.changed.sort_unstable();
             self.changed.dedup();
@@ -207,8 +207,8 @@ impl Subsystem {
             }
             let rested = core::mem::replace(&mut self.nodes[server].rests, rests);
             if rested != rests {
-                rested.into_iter().for_each(|child| self.turn(child, true));
-                rests.into_iter().for_each(|child| self.turn(child, false));
+                rested.into_iter().for_each(|child| self.set_on(child, true));
+                rests.into_iter().for_each(|child| self.set_on(child, false));
             }
         }
         let running = self.running;
@@ -217,7 +217,7 @@ impl Subsystem {
     }
 
     /// A node begins to run or ceases to.
-    fn turn(&mut self, node: usize, on: bool) {
+    fn set_on(&mut self, node: usize, on: bool) {
         self.nodes[node].on = on;
         if let Some(leaf) = node.checked_sub(self.first_leaf) {
             self.running = if on { self.running + 1 } else { self.running - 1 };
