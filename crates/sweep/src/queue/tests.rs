@@ -145,6 +145,10 @@ fn no_worker_is_idle_for_longer_than_a_piece_takes() {
 /// Numbers of workers in the figure.
 const WORKERS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 
+/// Workers on as many real cores, and how many times as fast as one they were: medians of five
+/// pairs, 2026-11-28 (docs/results.md, "Many task sets").
+const MEASURED: [(f64, f64); 2] = [(1.0, 1.0), (2.0, 1.94)];
+
 /// The share of the workers' time that goes into drawing and running 1000 sets, by number of
 /// workers: with shared pieces, and with whole sets.
 fn shares() -> Vec<(usize, [f64; 2])> {
@@ -173,14 +177,18 @@ fn the_figure_in_the_documents_is_that_of_the_queue() {
     };
     let figure = Figure {
         name: "queue".into(),
-        title: "A sweep of 1000 sets under four policies, simulated".into(),
+        title: "A sweep under four policies, simulated and measured".into(),
         drawing: Drawing::Lines {
             along: "workers".into(),
             logarithmic: true,
             share: false,
             left: "times as fast as one".into(),
             right: None,
-            lines: vec![line("a run at a time", 0), line("a set at a time", 1)],
+            lines: vec![
+                line("a run at a time", 0),
+                line("a set at a time", 1),
+                Line::new("measured", MEASURED.into()),
+            ],
         },
     };
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/figures");
