@@ -157,10 +157,10 @@ fn every_figure_is_in_the_document() {
         let mut words = vec!["sim", "f.toml", "--json", "--policy", policy];
         words.extend(more);
         let output = maracas(scratch.path(), &words);
-        // Jobs whose memory is slow may need more than C.
-        let is_run = matches!(output.status.code(), Some(0 | 4));
-        assert!(is_run, "{words:?}: {}", text(&output.stderr));
         let report: Report = serde_json::from_slice(&output.stdout).unwrap();
+        // Jobs that memory slows down need more than C: some policies let them take it.
+        let code = if report.promise.kept { 0 } else { 4 };
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {}", text(&output.stderr));
         for statistic in &report.statistics {
             let percent =
                 statistic.name.ends_with("0%") && statistic.name.starts_with("underrun errors");
@@ -204,8 +204,8 @@ fn every_field_of_a_check_is_in_the_document() {
         let output = maracas(scratch.path(), &[&words[..], &["--json", "--suggest"]].concat());
         let json: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(json["admitted"], admitted, "{json:#}");
-        let few = json["suggestions"].as_array().unwrap().is_empty();
-        assert_eq!(few, admitted, "what is refused has proposals: {json:#}");
+        let none = json["suggestions"].as_array().unwrap().is_empty();
+        assert_eq!(none, admitted, "what is refused has proposals: {json:#}");
         keys(&json, &mut known);
     }
     assert!(known.contains("closest") && known.contains("simulated"), "{known:?}");

@@ -327,7 +327,7 @@ impl Policy for DpWrap {
                 self.table.refuse(vcpu.id, reason);
             }
             Event::Left(vcpu) => {
-                // Its share of the strip is free from the next slice on, and it ends none later.
+                // Its share of the strip is free from the next slice on; its releases end none.
                 self.table.leave(*vcpu, at, Use::NONE);
                 if let Some(&place) = self.places.get(*vcpu) {
                     self.releases.next[place] = (u64::MAX, 0);

@@ -58,7 +58,8 @@ pub(crate) fn parts(it: &Verdict, strict: bool) -> Vec<String> {
             parts.extend(side("over", it.over, it.over_worst_ns));
             let mean = it.mean_off.filter(|mean| mean.abs() > MEAN_PART);
             parts.extend(mean.map(|mean| format!("mean {:+.1} %", mean * 100.0)));
-            if parts.is_empty() {
+            // Where neither says why: periods without full demand took too much.
+            if it.word == Word::Over && it.over == 0 && mean.is_none_or(|mean| mean < 0.0) {
                 let all = it.mean_off_of_all.unwrap_or_default();
                 parts.push(format!("over: mean of all periods {:+.1} %", all * 100.0));
             }
