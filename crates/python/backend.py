@@ -16,6 +16,7 @@ from maturin import get_requires_for_build_wheel
 __all__ = ["build_wheel", "get_requires_for_build_wheel", "prepare_metadata_for_build_wheel"]
 
 COMMAND = "maracas"
+MODULE = "maracas-python"
 HERE = Path(__file__).resolve().parent
 SCRIPTS = HERE / "maracas.data" / "scripts"
 """Where maturin takes what goes into the wheel's scripts; it must be there from the start."""
@@ -38,7 +39,10 @@ def build_wheel(
     """Compile command and module and build the wheel; returns the name of its file."""
     root = HERE.parent.parent
     build = [os.environ.get("CARGO", "cargo"), "build", "--release", "--locked"]
-    subprocess.run([*build, "--package", COMMAND], cwd=root, check=True)
+    # The module with it: alone, each would have other features of libraries that both depend on,
+    # and cargo would compile everything above those twice.
+    packages = ["--package", COMMAND, "--package", MODULE]
+    subprocess.run([*build, *packages], cwd=root, check=True)
     SCRIPTS.mkdir(parents=True, exist_ok=True)
     target = Path(os.environ.get("CARGO_TARGET_DIR", root / "target"))
     shutil.copy2(target / "release" / COMMAND, SCRIPTS / COMMAND)

@@ -123,6 +123,7 @@ impl Case {
         let subject = Subject { system: &system, programs, memory, paces, scripts: None };
         simulate(&subject, policy, &options, observer)
     }
+    #[cfg(feature = "swarm")]
     pub(crate) fn remove_program(&mut self, place: usize) {
         self.random.programs.remove(place);
         if place < self.paces.len() {
@@ -132,6 +133,7 @@ impl Case {
             memory.programs.remove(place);
         }
     }
+    #[cfg(feature = "swarm")]
     pub(crate) fn pin_some(&mut self, dice: &mut Dice) {
         let cores: Vec<_> = self.random.system.core_ids().collect();
         for vcpu in &mut self.random.system.vcpus {

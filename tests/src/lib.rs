@@ -9,14 +9,18 @@ pub mod contract;
 mod follow;
 mod generate;
 mod guard_audit;
+#[cfg(feature = "swarm")]
 pub mod kernel;
 pub mod lateness;
+#[cfg(feature = "swarm")]
 mod live;
 mod maracas_audit;
 mod memory_audit;
 mod params;
 pub mod rated;
+#[cfg(feature = "swarm")]
 mod shrink;
+#[cfg(feature = "swarm")]
 mod swarm;
 mod tree_audit;
 pub mod uneven;
@@ -30,11 +34,14 @@ pub use generate::{
     off_the_grid, uneven_for,
 };
 pub use guard_audit::GuardAudit;
+#[cfg(feature = "swarm")]
 pub use kernel::{KernelCase, KernelFaults, KernelPlayed, Mistake};
 pub use lateness::{Late, Lateness};
+#[cfg(feature = "swarm")]
 pub use live::{LiveCall, LiveCase, LiveFaults, Meters, Played};
 pub use maracas_audit::MaracasAudit;
 pub use memory_audit::MemoryAudit;
+#[cfg(feature = "swarm")]
 pub use swarm::{Failure, Kind, Summary, Swarm, is_optimal, keeps_churn};
 pub use tree_audit::TreeAudit;
 pub use wrappers::{DepthOne, Nagging};

@@ -60,7 +60,13 @@ pub(crate) fn deb(root: &Path, options: &[&str]) -> Result<(), String> {
         println!("{line}");
         return skips::add(root, line);
     }
-    crate::cargo(&["build", "--release", "--package", "maracas", "--package", "maracas-client"])?;
+    let mut build = vec!["build", "--release"];
+    // The Python package is not for this one: with it libraries have the features that they have in
+    // its wheel, so that CI compiles the command for both once.
+    build.extend(
+        ["maracas", "maracas-client", "maracas-python"].map(|it| ["--package", it]).concat(),
+    );
+    crate::cargo(&build)?;
     let package = Package::of(root)?;
     let file = package.build()?;
     package.look_through(&file)?;

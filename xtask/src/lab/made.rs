@@ -29,9 +29,12 @@ pub(super) struct Made {
 /// without a host.
 const OF_MACHINE: [&str; 2] = ["guardian", "live"];
 
-const BINARY: [&str; 5] = ["build", "--package", "maracas", "--bin", "maracas"];
+/// The Python package is not built, but counts: with it libraries have the features that they have
+/// in its wheel, so that CI compiles the command for both once.
+const BINARY: [&str; 7] =
+    ["build", "--package", "maracas", "--package", "maracas-python", "--bin", "maracas"];
 /// With what loads the scheduler in the kernel.
-const SCHED_EXT: [&str; 2] = ["--features", "sched-ext"];
+const SCHED_EXT: [&str; 2] = ["--features", "maracas/sched-ext"];
 
 /// Builds what guests need, optimized. `tests`: those of the live test binaries too that it wants.
 /// `loads`: the binary can load the scheduler in the kernel.
