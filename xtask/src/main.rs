@@ -4,7 +4,6 @@
 
 mod apt;
 mod bpf;
-mod ci;
 mod deb;
 mod docs;
 mod lab;
@@ -54,7 +53,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
-        ["ci"] => ci::ci(),
+        ["ci"] => ci(),
         ["bench", "peers", rest @ ..] => peers::bench(&root(), rest),
         ["bench", rest @ ..] => cargo(&[&["bench", "--package", "maracas-sim"], rest].concat()),
         ["lab", rest @ ..] => lab::lab(&root(), rest),
@@ -103,6 +102,110 @@ fn browser() -> Result<(), String> {
     Ok(())
 }
 
+/// What CI runs, no more, no less. All invariants of the code are tests; tidy is one of them. At
+/// the end stands what was skipped and why, whether or not something failed.
+fn ci() -> Result<(), String> {
+    let skips = skips::Skips::begin(&root())?;
+    let done = checks();
+    println!("{}", skips.end()?);
+    done
+}
+
+fn checks() -> Result<(), String> {
+    cargo(&["fmt", "--all", "--check"])?;
+    policies_are_formatted()?;
+    bpf::bpf(&root(), &["--check"])?;
+    cargo(&["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"])?;
+    cargo(&["doc", "--workspace", "--no-deps"])?;
+    // For the page of `maracas report`; without a browser its tests are skipped, and counted.
+    if !["chromium", "google-chrome", "google-chrome-stable"].iter().any(|it| apt::has(it)) {
+        apt::install(&["chromium"]);
+    }
+    cargo(&["test", "--workspace", "--no-fail-fast"])?;
+    optimized()?;
+    docs::docs(&root())?;
+    // Both fetch libraries or kernels first, and the packages' tests have one core at work. Nothing
+    // in either is measured by the host's clock: guests count their own instructions, and their
+    // limit is one of processor time.
+    let packages = || python::python(&root()).and_then(|()| deb::deb(&root(), &[]));
+    // Kernels and hosts that this one is not.
+    let lab = || lab::lab(&root(), &["--quick"]);
+    together::all(2, &[&packages, &lab])
+}
+
+/// What runs for minutes of simulated time, in one build: packages that are built alone have other
+/// features of what they depend on, and would compile that again. The Python package is among them
+/// for that reason: what its module depends on is compiled once.
+fn optimized() -> Result<(), String> {
+    // It counts the instructions of a job and of a live decision.
+    if !apt::has("valgrind") {
+        apt::install(&["valgrind"]);
+    }
+    let packages = ["maracas-reproduce", "maracas-tests", "maracas-session", "maracas-python"];
+    // Those that take minutes first.
+    let tests = [
+        // The schedulers for uneven cores on 10,000 systems, 10,000 systems that share memory.
+        "uneven",
+        "interference",
+        // docs/results.md against every experiment.
+        "document",
+        // What `check --suggest` suggests for 300 systems that share memory.
+        "suggest",
+        // A million jobs of each policy that lets tasks come and go, every schedulability test on a
+        // thousand sets, and the optimal schedulers on 2000 each.
+        "churn",
+        "soundness",
+        "run",
+        "optimal",
+        "baselines",
+        "instructions",
+        "live_cost",
+    ];
+    let packages = packages.iter().flat_map(|package| ["--package", package]);
+    let test: Vec<&str> = ["test", "--release"].into_iter().chain(packages).collect();
+    let only = tests.iter().flat_map(|name| ["--test", name]);
+    cargo(&test.iter().copied().chain(only).chain(["--no-run"]).collect::<Vec<_>>())?;
+    // The policies' own tests have up to a hundred times as many cases as without optimization. In
+    // one unit they would be compiled on one core while the other has nothing to do.
+    let units = "profile.release.package.maracas-policies.codegen-units=16";
+    let policies = ["--package", "maracas-policies", "--lib", "--config", units];
+    let policies = [&["test", "--release"], &policies[..]].concat();
+    // Most end with one long test on one core, and none measures time.
+    let mut steps: Vec<_> =
+        tests.iter().map(|name| [&test[..], &["--test", name]].concat()).collect();
+    steps.insert(steps.len() / 2, policies);
+    let steps: Vec<_> = steps.iter().map(|words| move || cargo_apart(words)).collect();
+    let steps: Vec<_> = steps.iter().map(|step| step as together::Step<'_>).collect();
+    together::all(std::thread::available_parallelism().map_or(1, usize::from), &steps)?;
+    // The live machine on a simulated host, for a minute, and the machine whose law the kernel
+    // carries out, with the law in C. Cargo builds a package's programs with its integration tests.
+    for kind in ["live", "kernel"] {
+        let swarm = target(&root()).join("release/swarm");
+        program(Command::new(swarm).args(["--kind", kind, "--seconds", "60"]))?;
+    }
+    Ok(())
+}
+
+/// `cargo fmt` follows `mod` items, and those of the policies are made by a macro.
+fn policies_are_formatted() -> Result<(), String> {
+    let mut files = Vec::new();
+    let mut folders = vec![root().join("crates/policies/src")];
+    while let Some(folder) = folders.pop() {
+        let entries =
+            std::fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        for path in entries.flatten().map(|entry| entry.path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    let rustfmt = ["--check", "--edition", "2024"];
+    program(Command::new("rustfmt").args(rustfmt).args(&files))
+        .map_err(|why| format!("the policies are not formatted: {why}"))
+}
+
 fn cargo(args: &[&str]) -> Result<(), String> {
     cargo_with(args, &[])
 }
@@ -111,6 +214,18 @@ fn cargo(args: &[&str]) -> Result<(), String> {
 fn cargo_with(args: &[&str], variables: &[(&str, &PathBuf)]) -> Result<(), String> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     program(Command::new(cargo).args(args).envs(variables.iter().copied()))
+}
+
+/// The same beside other steps: what it prints is seen when it is over.
+fn cargo_apart(args: &[&str]) -> Result<(), String> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    timed(Command::new(cargo).args(args), |command| {
+        let output = command.output()?;
+        // Cargo names the tests there before they say how they went.
+        eprint!("{}", String::from_utf8_lossy(&output.stderr));
+        print!("{}", String::from_utf8_lossy(&output.stdout));
+        Ok(output.status)
+    })
 }
 
 /// Runs a program in the root; what it prints is seen.

@@ -90,7 +90,6 @@ mod tests;
 
 pub use constants::DDR3_1333;
 
-use drain::Drains;
 use maracas_core::memory::{Dram, LINE_BYTES, Pattern};
 use roots::{one_minus_exp, root_of_5_5, root_of_cubes};
 
@@ -135,6 +134,46 @@ impl Meeting {
     fn in_one_bank(self) -> bool {
         self.bank > 0.25
     }
+}
+
+/// What of one requestor no step changes.
+struct Met {
+    /// It uses one bank only.
+    single: bool,
+    /// Writes per ns to the busiest bank that is not its own.
+    drains: f64,
+    /// 1 + k wb.
+    on_bus: f64,
+    /// 1 + kb wb.
+    in_bank: f64,
+    /// 1 + wb.
+    lines: f64,
+    /// By requestor, itself among them.
+    others: Vec<Other>,
+}
+
+/// How it meets another one.
+struct Other {
+    meeting: Meeting,
+    /// Whether that counts in the sum of one bank.
+    in_bank: bool,
+    /// D c wb.
+    written: f64,
+}
+
+/// What a requestor is to all in one step.
+struct Load {
+    solved: Solved,
+    /// Its time on the bus per read, with its writes.
+    bus: f64,
+    /// 1 - hit.
+    misses: f64,
+    /// T X.
+    rows: f64,
+    /// 1 + kb wb.
+    in_bank: f64,
+    /// 1 + wb.
+    lines: f64,
 }
 
 /// The law with its constants for one memory. ns where nothing else is said.
@@ -214,16 +253,18 @@ impl Law {
             occupancy: 0.0,
             hits: 0.0,
         }));
-        let drains = self.drains(requestors);
+        let all = self.meetings(requestors);
+        let mut loads = Vec::with_capacity(requestors.len());
         let mut moved = f64::INFINITY;
         let mut steps = 0;
         while moved >= self.tolerance && steps < STEPS {
             let requests = self.flow(requestors, out);
             let spared = [1.0, self.banks].map(|banks| self.closed_by_refresh(banks, requests));
+            loads.clear();
+            loads.extend(out.iter().zip(&all).map(|(solved, one)| self.load(solved, one)));
             moved = 0.0;
-            for i in 0..requestors.len() {
-                // Each reads no latency but its own, so the new ones may replace the old.
-                let latency = self.latency(i, requestors, out, spared, &drains);
+            for (i, one) in all.iter().enumerate() {
+                let latency = self.latency(i, one, &requestors[i], &loads, spared);
                 let old = std::mem::replace(&mut out[i].latency_ns, latency);
                 moved = moved.max((latency - old).abs() / old);
             }
@@ -231,6 +272,43 @@ impl Law {
         }
         self.flow(requestors, out);
         steps
+    }
+
+    /// What of each requestor no step changes.
+    fn meetings(&self, requestors: &[Requestor]) -> Vec<Met> {
+        let drains = self.drains(requestors);
+        let met = |(i, own): (usize, &Requestor)| {
+            let single = self.meets(own.pattern, own.pattern, true).in_one_bank();
+            let others = requestors.iter().enumerate().map(|(j, other)| {
+                let meeting = self.meets(own.pattern, other.pattern, i == j);
+                Other {
+                    meeting,
+                    in_bank: single && meeting.in_one_bank(),
+                    written: self.write_wait * meeting.channel * other.writebacks,
+                }
+            });
+            Met {
+                single,
+                drains: drains.beside(i, own.pattern),
+                on_bus: 1.0 + self.write_service * own.writebacks,
+                in_bank: 1.0 + self.write_bank * own.writebacks,
+                lines: 1.0 + own.writebacks,
+                others: others.collect(),
+            }
+        };
+        requestors.iter().enumerate().map(met).collect()
+    }
+
+    /// What a requestor is to all in this step.
+    fn load(&self, solved: &Solved, one: &Met) -> Load {
+        Load {
+            solved: *solved,
+            bus: self.service(solved) * one.on_bus,
+            misses: 1.0 - solved.hits,
+            rows: self.row_cycle * solved.reads_per_ns,
+            in_bank: one.in_bank,
+            lines: one.lines,
+        }
     }
 
     /// X, N and hit of every program from L. Returns the requests per ns.
@@ -258,42 +336,39 @@ impl Law {
         self.precharge * one_minus_exp(banks / (self.refresh_interval * requests_per_ns))
     }
 
-    /// The new latency of requestor `i` from every program's X, N and hit, from what refreshes
-    /// spare those that use one bank and those that use all, and from what drains cost it.
+    /// The new latency of requestor `i` from every program's X, N and hit, and from what refreshes
+    /// spare those that use one bank and those that use all.
     fn latency(
         &self,
         i: usize,
-        requestors: &[Requestor],
-        out: &[Solved],
+        one: &Met,
+        own: &Requestor,
+        loads: &[Load],
         [spared_in_one, spared_in_all]: [f64; 2],
-        drains: &Drains,
     ) -> f64 {
-        let (own, mine) = (&requestors[i], &out[i]);
-        let waiting = waiting(own, mine);
-        let single = self.meets(own.pattern, own.pattern, true).in_one_bank();
-        let conflict = self.conflict_latency - if single { spared_in_one } else { spared_in_all };
-        let mut line = self.hit_latency * mine.hits + conflict * (1.0 - mine.hits);
-        line += self.drain(drains.beside(i, own.pattern), own, mine);
-        let mut bus = self.service(mine) * (1.0 + self.write_service * own.writebacks);
-        let mut transfers = 1.0 + own.writebacks;
-        let mut bank = 1.0 + self.write_bank * own.writebacks;
-        for (j, (other, theirs)) in requestors.iter().zip(out).enumerate() {
-            let meeting = self.meets(own.pattern, other.pattern, i == j);
-            let met = theirs.occupancy - if i == j { waiting } else { 0.0 };
-            let begun = met.min(1.0).min(self.row_cycle * theirs.reads_per_ns);
-            let ahead = meeting.bank * (met - (1.0 - waiting) * begun / 2.0);
-            if single && meeting.in_one_bank() {
-                bank += ahead * (1.0 + self.write_bank * other.writebacks);
+        let mine = &loads[i];
+        let waiting = waiting(own, &mine.solved);
+        let conflict =
+            self.conflict_latency - if one.single { spared_in_one } else { spared_in_all };
+        let mut line = self.hit_latency * mine.solved.hits + conflict * mine.misses;
+        line += self.drain(one.drains, own, &mine.solved);
+        let (mut bus, mut transfers, mut bank) = (mine.bus, one.lines, one.in_bank);
+        for (j, (other, theirs)) in one.others.iter().zip(loads).enumerate() {
+            let met = theirs.solved.occupancy - if i == j { waiting } else { 0.0 };
+            let begun = met.min(1.0).min(theirs.rows);
+            let ahead = other.meeting.bank * (met - (1.0 - waiting) * begun / 2.0);
+            if other.in_bank {
+                bank += ahead * theirs.in_bank;
             } else {
-                line += self.row_cycle * ahead * (1.0 - theirs.hits);
+                line += self.row_cycle * ahead * theirs.misses;
             }
-            line += self.write_wait * meeting.channel * other.writebacks * theirs.reads_per_ns;
-            let met = meeting.channel * met;
-            bus += self.service(theirs) * (1.0 + self.write_service * other.writebacks) * met;
-            transfers += (1.0 + other.writebacks) * met;
+            line += other.written * theirs.solved.reads_per_ns;
+            let met = other.meeting.channel * met;
+            bus += theirs.bus * met;
+            transfers += theirs.lines * met;
         }
         let latency = root_of_cubes(line, bus).max(self.transfer * transfers);
-        if single { root_of_5_5(latency, self.row_cycle * bank) } else { latency }
+        if one.single { root_of_5_5(latency, self.row_cycle * bank) } else { latency }
     }
 
     /// s: mean time on the bus of a request.
