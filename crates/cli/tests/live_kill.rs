@@ -13,6 +13,7 @@ use live::host::{self, Leftovers, a_run_lives};
 use live::measure::Above;
 use live::witness::repeated;
 use live::{Run, Stage, median, sized, until};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a repair may take, as a median, in milliseconds.
@@ -396,6 +397,38 @@ fn after_runtime_and_guardian_are_killed_clean_leaves_nothing() {
         tally.print("runtime and guardian");
         assert!(tally.raised + tally.frozen > 0, "no kill fell where it matters");
     });
+}
+
+#[test]
+fn clean_does_not_touch_a_run_of_another_pid_namespace() {
+    let Some(stage) = Stage::enter(1, 4) else { return };
+    let scenario = "version = 1\n[platform]\ncores = 1\n[[program]]\nname = \"spin\"\n\
+        command = [\"maracas\", \"work\", \"spin\"]\noutput = \"null\"\nbudget = \"4ms\"\n\
+        period = \"20ms\"\nworkload = { kind = \"busy\" }\n";
+    stage.admitted("apart.toml", scenario);
+    let run = Command::new("unshare")
+        .args(["--pid", "--fork", "--kill-child", "--mount-proc"])
+        .args([env!("CARGO_BIN_EXE_maracas"), "run", "apart.toml"])
+        .args(["--duration", "3s", "--json"])
+        .current_dir(stage.scratch.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let said = || text(&stage.maracas(&["clean"]).stdout);
+    let apart = "of another pid namespace, not touched";
+    let seen = until(Duration::from_secs(2), || said().contains(apart));
+    let output = run.wait_with_output().unwrap();
+    let why = text(&output.stderr);
+    assert!(seen.is_some(), "{why}");
+    // Its program ran to the end, whatever the host took of its budget.
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect(&why);
+    let code = if report["promise"]["kept"] == true { 0 } else { live::BROKEN };
+    assert_eq!(output.status.code(), Some(code), "{why}");
+    let delivered = &report["tasks"][0]["delivered"];
+    assert!(delivered["periods"].as_u64() > Some(20), "{report}");
+    assert_eq!(said(), "nothing to clean\n");
 }
 
 /// How long this program takes to start and end while nothing runs, the median in milliseconds.

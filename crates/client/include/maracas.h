@@ -76,7 +76,8 @@ bool maracas_job_wait(struct maracas_job *job);
 bool maracas_job_done(void);
 
 /* Whether the calling thread now runs on its budget (the foreground) or, false, on surplus time.
- * One cheap system call. False for a thread without a VCPU. */
+ * One cheap system call. False for a thread without a VCPU, and for every thread where the scheduler
+ * is in the kernel (--backend sched-ext) or the host gives no real-time class. */
 bool maracas_in_foreground(void);
 
 /* Adds `units` to the progress of the VCPU on which the run started this program, so that a host

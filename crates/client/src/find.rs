@@ -1,7 +1,7 @@
 //! Finds the socket of the run that is meant.
 
 use crate::Error;
-use maracas_core::control::{DIRECTORY, SOCKET_VARIABLE, SUFFIX};
+use maracas_core::control::{DIRECTORY, INITIAL_PID_NAMESPACE, SOCKET_VARIABLE, SUFFIX};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -59,16 +59,26 @@ fn living(directory: &Path) -> Vec<PathBuf> {
     entries.flatten().map(|entry| entry.path()).filter(alive).collect()
 }
 
-/// Whether the process `<pid>-<start>` lives: its number alone may be another's by now.
+/// Whether the process that a socket is named after lives ([`DIRECTORY`]): its number alone may be
+/// another's by now. One of another pid namespace than ours does not count.
 fn is_alive(identity: &str) -> bool {
-    let Some((pid, start)) = identity.split_once('-') else { return false };
-    if !pid.bytes().all(|byte| byte.is_ascii_digit()) {
+    let mut words = identity.split('-');
+    let (Some(pid), Some(start)) = (words.next(), words.next()) else { return false };
+    if !pid.bytes().all(|byte| byte.is_ascii_digit()) || words.next() != own_namespace().as_deref()
+    {
         return false;
     }
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // Field 22 of proc_pid_stat(5); the name, field 2, may hold blanks and ends at the last ")".
     let rest = stat.rfind(')').map_or("", |end| &stat[end + 1..]);
     rest.split_whitespace().nth(19) == Some(start)
+}
+
+/// The inode of this process' pid namespace; `None` for the initial one, and where `/proc` shows
+/// none.
+fn own_namespace() -> Option<String> {
+    let inode = fs::metadata("/proc/self/ns/pid").ok()?.ino();
+    (inode != INITIAL_PID_NAMESPACE).then(|| inode.to_string())
 }
 
 #[cfg(test)]
@@ -82,7 +92,13 @@ mod tests {
         let start = stat[stat.rfind(')').unwrap() + 1..].split_whitespace().nth(19).unwrap();
         let directory = env::temp_dir().join(format!("maracas-find-{pid}"));
         fs::create_dir_all(&directory).unwrap();
-        let names = [format!("{pid}-{start}.sock"), format!("{pid}-1.sock"), "x.sock".into()];
+        let inside = own_namespace().map_or_else(String::new, |inode| format!("-{inode}"));
+        let names = [
+            format!("{pid}-{start}{inside}.sock"),
+            format!("{pid}-1{inside}.sock"),
+            format!("{pid}-{start}-7.sock"),
+            "x.sock".into(),
+        ];
         names.iter().for_each(|name| fs::write(directory.join(name), "").unwrap());
         assert_eq!(living(&directory), [directory.join(&names[0])]);
         fs::remove_dir_all(&directory).unwrap();

@@ -110,7 +110,8 @@ pub fn job_done() -> Result<(), Error> {
 /// Whether the calling thread runs on its budget or on surplus time. One cheap system call: the
 /// live machine enacts the foreground as `SCHED_FIFO` and the background as `SCHED_OTHER`, so the
 /// thread's own class is the answer. It may change right after. A thread without a VCPU is in the
-/// background by this measure.
+/// background by this measure, and so is every thread where the scheduler is in the kernel
+/// (`--backend sched-ext`) or the host has no real-time class for us: classes stay the same there.
 pub fn mode() -> Mode {
     // The raw call, since some C libraries refuse sched_getscheduler altogether.
     // SAFETY: plain arguments; 0 means the calling thread.

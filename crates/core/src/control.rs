@@ -96,8 +96,14 @@ pub mod color_page {
 
 /// Where a runtime with root's rights puts its socket; one without puts it into `maracas` below
 /// `$XDG_RUNTIME_DIR`, and clients look in both. The file is named `<pid>-<start>.sock` after the
-/// runtime's process and its start instant (`/proc/<pid>/stat`, field 22): numbers are reused.
+/// runtime's process and its start instant (`/proc/<pid>/stat`, field 22): numbers are reused. The
+/// inode of its pid namespace stands after that, `<pid>-<start>-<inode>.sock`, where it is not
+/// [`INITIAL_PID_NAMESPACE`].
 pub const DIRECTORY: &str = "/run/maracas";
+
+/// The inode of the pid namespace in which the kernel starts (`/proc/<pid>/ns/pid`;
+/// `PROC_PID_INIT_INO` of include/linux/proc_ns.h).
+pub const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
 /// How the file name of a socket ends.
 pub const SUFFIX: &str = ".sock";

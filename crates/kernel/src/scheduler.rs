@@ -12,7 +12,8 @@ use libbpf_rs::{
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, IntoRawFd, RawFd};
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -118,9 +119,9 @@ impl Scheduler {
         let event = memory_events::open(reads, core).map_err(failed)?;
         let link = program(&mut self.object, OVERFLOW)?.attach_perf_event(event.as_raw_fd());
         let link = link.map_err(said("count reads of memory"))?;
+        // It is the link's by now, which closes it.
+        let event = ManuallyDrop::new(event);
         memory_events::check(&event).map_err(failed)?;
-        // It is the link's by now.
-        let _ = event.into_raw_fd();
         Ok(link)
     }
 

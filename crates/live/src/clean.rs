@@ -20,7 +20,7 @@ pub struct Report {
     pub restored: Vec<Restored>,
     /// Dead runs where something stayed: whose, and the obstacle.
     pub obstacles: Vec<(Identity, String)>,
-    /// Runs that live and were not touched.
+    /// Runs that live, or may, and were not touched.
     pub living: Vec<Identity>,
 }
 
@@ -50,7 +50,8 @@ impl fmt::Display for Report {
         }
         for run in &self.living {
             line(f)?;
-            write!(f, "run {run}: alive, not touched")?;
+            let why = if run.is_foreign() { "of another pid namespace" } else { "alive" };
+            write!(f, "run {run}: {why}, not touched")?;
         }
         Ok(())
     }
@@ -58,7 +59,8 @@ impl fmt::Display for Report {
 
 /// Finds every run of this host whose runtime is dead, by its process number and start instant,
 /// and puts right what it left: raised threads, frozen groups, programs, groups, parts of the
-/// cache and of the bandwidth (resctrl), sockets, counters. A living run is not touched.
+/// cache and of the bandwidth (resctrl), sockets, counters. A living run is not touched, nor one
+/// of another pid namespace for as long as any process may be there ([`Identity::is_alive`]).
 /// `maracas run` calls it before it starts.
 ///
 /// # Errors

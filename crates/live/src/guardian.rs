@@ -46,6 +46,7 @@ use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -98,7 +99,8 @@ impl Guardian {
     /// # Errors
     /// Where the process cannot be started or does not come to stand within ten seconds.
     pub fn start(charge: Charge) -> io::Result<Self> {
-        Self::start_as(charge, std::env::current_exe()?, vec![WORD.into()])
+        // Not by its path: at a later start another version may lie there.
+        Self::start_as(charge, "/proc/self/exe".into(), vec![WORD.into()])
     }
 
     /// Like [`Guardian::start`] with another program, which must call [`main()`] with what follows
@@ -189,6 +191,8 @@ fn spawn(
     let (mut line, theirs) = UnixStream::pair()?;
     let memory = heartbeats.fd();
     let mut command = Command::new(program);
+    let own_name = std::env::args_os().next();
+    command.arg0(own_name.as_deref().unwrap_or(program.as_os_str()));
     command.args(arguments).arg(charge.run.to_string()).arg(memory.to_string());
     command.args(&charge.files).stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
     // Out of reach of the terminal's signals and of kill(-group); the heartbeats come along.

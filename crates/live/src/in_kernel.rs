@@ -1,6 +1,7 @@
 //! Whether the scheduler in the kernel can carry a run out on this host.
 
 use crate::doctor::SchedExt;
+use crate::host::own_namespace;
 use crate::host::platform::last_core;
 use crate::setup::Setup;
 use maracas_kernel::{CORES, IS_BUILT, Scheduler, VCPUS};
@@ -11,6 +12,7 @@ pub fn obstacles(setup: &Setup) -> Vec<String> {
     if !IS_BUILT {
         found.push(NOT_BUILT.to_string());
     }
+    found.extend(own_namespace().map(|_| NOT_INITIAL.to_string()));
     found.extend(SchedExt::read().lacks());
     found.extend(beyond(setup));
     found
@@ -21,6 +23,10 @@ pub fn obstacles(setup: &Setup) -> Vec<String> {
 pub fn refusal() -> Option<String> {
     Scheduler::try_load().err().map(|error| error.to_string())
 }
+
+/// What is said in a container: threads are told to the kernel by their numbers, and it takes those
+/// for numbers of the initial namespace (`bpf_task_from_pid`).
+const NOT_INITIAL: &str = "the initial pid namespace: here threads have other numbers";
 
 /// What is said of a build without libbpf.
 pub const NOT_BUILT: &str = "a maracas that is built with --features sched-ext";

@@ -22,7 +22,7 @@ use maracas_live::guardian::{Charge, Guardian};
 use maracas_live::host::Identity;
 use maracas_live::host::classes::Detected;
 use maracas_live::host::launch::{Command, Exit, Output, resolve};
-use maracas_live::host::platform::Platform;
+use maracas_live::host::platform::{Platform, throttling_us};
 use maracas_live::host::probe::{Capabilities, Support};
 use maracas_live::sense::Senses;
 use maracas_live::{Handle, Launch, Machine, Means, Outcome, Setup};
@@ -172,6 +172,13 @@ pub fn prepare(
     if talks {
         missing.iter().for_each(|line| output::note(line));
         users::remarks(setup).iter().for_each(|line| output::note(line));
+        if let Some((runtime, period)) = Platform::detect().ok().and_then(|it| throttling_us(&it)) {
+            output::note(&format!(
+                "real-time threads, and budgets with them, are stopped after {runtime} of each \
+                 {period} us; write {} or more into /proc/sys/kernel/sched_rt_runtime_us, or -1",
+                period / 20 * 19
+            ));
+        }
     }
     let needs = case.entry.needs;
     if needs.visible_wakes && talks {

@@ -4,15 +4,20 @@
 use super::TOKEN;
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// Where the control sockets of root's runs are.
 const SOCKETS: &str = "/run/maracas";
 
 /// `<pid>-<start>`, as the runtime names its groups: its number and when it was started (field 22
-/// of `proc_pid_stat(5)`).
+/// of `proc_pid_stat(5)`), and the inode of its pid namespace where these tests run in a container.
 pub(crate) fn identity(pid: u32) -> Option<String> {
-    Some(format!("{pid}-{}", stat_field(Path::new(&format!("/proc/{pid}")), 22)?))
+    let start = stat_field(Path::new(&format!("/proc/{pid}")), 22)?;
+    let namespace = fs::metadata("/proc/self/ns/pid").ok()?.ino();
+    let is_initial = namespace == maracas_core::control::INITIAL_PID_NAMESPACE;
+    let inside = if is_initial { String::new() } else { format!("-{namespace}") };
+    Some(format!("{pid}-{start}{inside}"))
 }
 
 /// A field of `stat`, counted from 1 as the manual does; the name may hold blanks and ends at the

@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn processes_of_runs_are_reported_from_free_ones() {
-        let run = Identity { pid: 4711, start: 88123 };
+        let run = Identity { pid: 4711, start: 88123, namespace: None };
         let groups = |path: &str| format!("4:cpuset:/\n0::{path}\n");
         assert_eq!(free(&groups("/user.slice/x.scope"), run), Ok(()));
         assert_eq!(free(&groups("/maracas/4711-88123/client-12-5/vcpu-4"), run), Ok(()));
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn programs_inside_may_ask_for_their_own_jobs_and_no_more() {
-        let run = Identity { pid: 4711, start: 88123 };
+        let run = Identity { pid: 4711, start: 88123, namespace: None };
         let place = |path: &str| Place::of(&format!("4:cpuset:/\n0::{path}\n"), run);
         assert_eq!(place("/maracas/4711-88123/client-12-5/vcpu-4"), Place::Outside);
         assert_eq!(place("/maracas/x.scope"), Place::Outside);
@@ -222,7 +222,7 @@ mod tests {
         let run = Identity::own().unwrap();
         let why = members(Asked::Process(std::process::id()), 0, run).unwrap_err();
         assert!(why.contains("the runtime or its guardian"), "{why}");
-        let run = Identity { pid: i32::MAX, start: 0 };
+        let run = Identity { pid: i32::MAX, start: 0, namespace: None };
         let own = std::process::id();
         let why = members(Asked::Thread(u32::MAX), 0, run).unwrap_err();
         assert!(why.contains("no thread"), "{why}");

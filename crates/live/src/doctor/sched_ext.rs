@@ -1,6 +1,7 @@
 //! Whether this kernel takes schedulers that are BPF programs (sched_ext, Linux 6.12 and later),
 //! and what one of ours would need of it.
 
+use crate::host::platform::is_preempt_rt;
 use crate::in_kernel::NOT_BUILT;
 use std::path::{Path, PathBuf};
 use std::{fmt, fs};
@@ -23,12 +24,12 @@ pub struct SchedExt {
 impl SchedExt {
     /// That of this kernel.
     pub fn read() -> Self {
-        Self::below(Path::new("/sys/kernel"))
+        Self::below(Path::new("/sys/kernel"), is_preempt_rt())
     }
 
     /// The same by the files of `kernel`, which stands for `/sys/kernel`. They are there since the
     /// kernel was built with `CONFIG_SCHED_CLASS_EXT` and `CONFIG_DEBUG_INFO_BTF`.
-    fn below(kernel: &Path) -> Self {
+    fn below(kernel: &Path, realtime: bool) -> Self {
         let word = |path: PathBuf| {
             let text = fs::read_to_string(path).ok()?;
             Some(text.trim().to_owned()).filter(|text| !text.is_empty())
@@ -37,7 +38,7 @@ impl SchedExt {
             state: word(kernel.join("sched_ext/state")),
             loaded: word(kernel.join("sched_ext").join("root/ops")),
             types: kernel.join("btf/vmlinux").exists(),
-            realtime: word(kernel.join("realtime")).is_some_and(|it| it == "1"),
+            realtime,
         }
     }
 
@@ -89,7 +90,7 @@ mod tests {
 
     const LOADED: &str = concat!("sched_ext/", "root/ops");
 
-    fn kernel(name: &str, files: &[(&str, &str)]) -> SchedExt {
+    fn kernel(name: &str, files: &[(&str, &str)], realtime: bool) -> SchedExt {
         let folder = format!("maracas-sched-ext-{name}-{}", std::process::id());
         let root = std::env::temp_dir().join(folder);
         for (file, text) in files {
@@ -97,14 +98,15 @@ mod tests {
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, text).unwrap();
         }
-        let found = SchedExt::below(&root);
+        let found = SchedExt::below(&root, realtime);
         let _ = fs::remove_dir_all(root);
         found
     }
 
     #[test]
     fn a_kernel_that_has_it_lacks_nothing() {
-        let found = kernel("ready", &[("sched_ext/state", "disabled\n"), ("btf/vmlinux", "")]);
+        let found =
+            kernel("ready", &[("sched_ext/state", "disabled\n"), ("btf/vmlinux", "")], false);
         assert_eq!(
             (found.to_string().as_str(), found.remedy(true).as_str()),
             (
@@ -117,12 +119,11 @@ mod tests {
 
     #[test]
     fn what_is_in_the_way_is_named() {
-        let none = kernel("none", &[("btf/vmlinux", "")]);
+        let none = kernel("none", &[("btf/vmlinux", "")], false);
         assert_eq!(none.to_string(), "this kernel takes no schedulers that are BPF programs");
         assert!(none.remedy(true).ends_with(": Linux 6.12 or later with CONFIG_SCHED_CLASS_EXT"));
-        let taken =
-            [("sched_ext/state", "enabled\n"), (LOADED, "other_1.0\n"), ("realtime", "1\n")];
-        let taken = kernel("taken", &taken);
+        let taken = [("sched_ext/state", "enabled\n"), (LOADED, "other_1.0\n")];
+        let taken = kernel("taken", &taken, true);
         assert!(taken.to_string().contains("; enabled: other_1.0; no types"), "{taken}");
         let remedy = taken.remedy(false);
         let words =

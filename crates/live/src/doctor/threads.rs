@@ -1,7 +1,8 @@
 //! The threads in which a kernel with PREEMPT_RT does what others do in interrupts: a thread of a
 //! higher priority keeps them waiting.
 
-use crate::host::{after_name, sched};
+use crate::host::after_name;
+use crate::host::platform::is_preempt_rt;
 use std::{fmt, fs};
 
 /// The kernel's word for the work of interrupts, by thread.
@@ -23,7 +24,7 @@ pub struct InterruptThreads {
 impl InterruptThreads {
     /// Those of this kernel. What cannot be read is not there.
     pub fn read() -> Self {
-        let realtime = sched::is_preempt_rt();
+        let realtime = is_preempt_rt();
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         let stats = entries.filter_map(|entry| {
             let name = entry.file_name();

@@ -10,6 +10,7 @@ use crate::executor::freeze_thread::FreezableGroup;
 use crate::host::HardwareCore;
 use crate::host::cgroup::Group;
 use crate::host::perf::{Instructions, Service};
+use crate::host::platform::is_preempt_rt;
 use crate::host::sched;
 use crate::host::wait::{Poll, Token};
 use crate::progress::Progress;
@@ -227,7 +228,7 @@ impl Handle for ThisVcpu {
         }
         let moved = self.confined != site.hardware;
         if moved {
-            let may_stay = self.means.fifo && !self.means.kernel && sched::is_preempt_rt();
+            let may_stay = self.means.fifo && !self.means.kernel && is_preempt_rt();
             self.leave(site.hardware, may_stay)?;
         }
         Ok(moved)

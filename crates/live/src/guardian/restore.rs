@@ -99,13 +99,13 @@ pub fn restore(hierarchies: &Hierarchies, charge: &Charge) -> io::Result<Restore
             // Never part of a repair.
             Repair::Freeze => {}
             Repair::Kill => kill(hosts, run, &mut done),
-            Repair::MoveBack => release(hosts, run, &mut done)?,
+            // What comes after goes all the same, here and below.
+            Repair::MoveBack => obstacle = obstacle.and(release(hosts, run, &mut done)),
             // Control groups go inside the two steps before: programs and clients have subtrees
             // of their own. The shares of cache and bandwidth belong to cores.
             Repair::RemoveGroups => match resctrl::restore(&ThisHardware, run) {
                 Ok(removed) => done.shares += removed,
-                // Sockets and claims go all the same.
-                Err(error) => obstacle = Err(error),
+                Err(error) => obstacle = obstacle.and(Err(error)),
             },
             Repair::Forget => {
                 let found = run_directory::files_of_runs().into_iter();

@@ -65,6 +65,8 @@ fn guard(arguments: Vec<OsString>) -> io::Result<Option<restore::Restored>> {
     let heartbeats = Heartbeats::map(sys::inherited(memory)?)?;
     let hierarchies = Hierarchies::read()?;
     stand_apart(&hierarchies);
+    // The kernel names a process after the file that is executed, and ours was `exe`.
+    let _ = std::fs::write("/proc/self/comm", "maracas");
     let charge = Charge { run, files };
     let freezer = Freezer::start(heartbeats.clone());
     let mut watch =

@@ -41,7 +41,10 @@ impl Held {
         let fd = match option(stream, SO_PEERPIDFD, &mut fd) {
             // SAFETY: a new descriptor that nothing else owns.
             Ok(()) => unsafe { OwnedFd::from_raw_fd(fd) },
-            Err(_) => sys::pidfd_open(peer.pid)?,
+            Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
+                sys::pidfd_open(peer.pid)?
+            }
+            Err(error) => return Err(error),
         };
         Ok((Held { pid: peer.pid, fd }, peer.uid))
     }

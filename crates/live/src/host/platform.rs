@@ -1,6 +1,7 @@
 //! What machine this is: its usable cores, its kernel, and the words for reports (no host name).
 
 use super::{HardwareCore, sched};
+use std::sync::OnceLock;
 use std::{fmt, fs, io};
 
 /// The machine as far as it concerns scheduling.
@@ -66,6 +67,28 @@ impl Platform {
         let mut parts = self.kernel.split(|c: char| !c.is_ascii_digit());
         Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
     }
+}
+
+/// Whether the kernel is built with PREEMPT_RT, by its version: only kernels with the patches that
+/// are not in the kernel's own source have `/sys/kernel/realtime`. It is read once.
+pub fn is_preempt_rt() -> bool {
+    static IS_RT: OnceLock<bool> = OnceLock::new();
+    *IS_RT.get_or_init(|| Preemption::detect() == Preemption::Realtime)
+}
+
+/// What a host takes from real-time threads beyond the twentieth of its kernel's default
+/// (sched(7)), and with them from budgets: how long they may run in how much, in microseconds.
+/// From Linux 6.12 on fair threads have a server for that, which the numbers say nothing of.
+pub fn throttling_us(platform: &Platform) -> Option<(i64, i64)> {
+    let number = |name| read(&format!("/proc/sys/kernel/sched_rt_{name}_us"))?.trim().parse().ok();
+    let (runtime, period) = (number("runtime")?, number("period")?);
+    let has_server = platform.kernel_version().is_none_or(|version| version >= (6, 12));
+    (!has_server && is_throttled(runtime, period)).then_some((runtime, period))
+}
+
+/// Whether real-time threads get less than 95 %; -1 is no limit.
+fn is_throttled(runtime_us: i64, period_us: i64) -> bool {
+    runtime_us >= 0 && runtime_us.saturating_mul(20) < period_us.saturating_mul(19)
 }
 
 /// The highest number that a core of this host may ever have; `None` where the kernel does not say.
@@ -172,6 +195,12 @@ fn read(path: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn throttling_is_less_than_the_kernels_default() {
+        let throttled = [(950_000, 1_000_000), (800_000, 1_000_000), (-1, 1_000_000), (0, 100)];
+        assert_eq!(throttled.map(|(a, b)| is_throttled(a, b)), [false, true, false, true]);
+    }
 
     #[test]
     fn core_lists_read_as_the_kernel_writes_them() {

@@ -2,8 +2,7 @@
 
 use super::sys::check;
 use super::{HardwareCore, os_code};
-use std::sync::OnceLock;
-use std::{fs, io};
+use std::io;
 
 /// How the kernel schedules a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,13 +18,6 @@ pub enum KernelPolicy {
     },
     /// Any other policy, by the kernel's number (2 RR, 3 batch, 5 idle, 6 deadline, 7 ext).
     Foreign(i32),
-}
-
-/// Whether the kernel is built with PREEMPT_RT, by what it says of itself. It is read once.
-pub fn is_preempt_rt() -> bool {
-    static IS_RT: OnceLock<bool> = OnceLock::new();
-    *IS_RT
-        .get_or_init(|| fs::read_to_string("/sys/kernel/realtime").is_ok_and(|it| it.trim() == "1"))
 }
 
 /// Makes a thread `SCHED_FIFO`. Costs about 1 us. FIFO is inherited over fork, and a child

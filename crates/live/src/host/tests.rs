@@ -33,12 +33,16 @@ fn a_process_is_doomed_from_its_sigkill_on() {
         let middle = "0 ".repeat(12);
         format!("7 (a) b) {state} 1 1 1 0 -1 {flags} {middle}99 {}{signals} 0 0", "0 ".repeat(8))
     };
-    assert_eq!(super::start_of(&stat("R", 0, 0)), Some(99), "field 22 stands where it should");
-    assert!(!super::is_killed(&stat("R", 0x40_0140, 1 << 14)), "SIGTERM may be handled");
-    assert!(super::is_killed(&stat("R", 0x40_0140, 1 << 8)), "SIGKILL waits");
-    assert!(!super::is_exiting(&stat("R", 0x40_0140, 0)));
-    assert!(super::is_exiting(&stat("R", 0x40_0144, 0)), "it is on its way out");
-    assert!(super::is_exiting(&stat("Z", 0, 0)), "it has ended");
+    assert_eq!(
+        super::identity::start_of(&stat("R", 0, 0)),
+        Some(99),
+        "field 22 stands where it should"
+    );
+    assert!(!super::identity::is_killed(&stat("R", 0x40_0140, 1 << 14)), "SIGTERM may be handled");
+    assert!(super::identity::is_killed(&stat("R", 0x40_0140, 1 << 8)), "SIGKILL waits");
+    assert!(!super::identity::is_exiting(&stat("R", 0x40_0140, 0)));
+    assert!(super::identity::is_exiting(&stat("R", 0x40_0144, 0)), "it is on its way out");
+    assert!(super::identity::is_exiting(&stat("Z", 0, 0)), "it has ended");
     let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
     let identity = super::Identity::of(child.id() as i32).unwrap();
     assert!(!identity.is_doomed());
@@ -50,7 +54,10 @@ fn a_process_is_doomed_from_its_sigkill_on() {
 #[test]
 fn a_process_lives_while_one_of_its_threads_does() {
     let stat = |flags: u64| format!("7 (a) R 1 1 1 0 -1 {flags} 0");
-    assert!(!super::is_exiting(&stat(0x40_0140)) && super::is_exiting(&stat(0x40_0144)));
+    assert!(
+        !super::identity::is_exiting(&stat(0x40_0140))
+            && super::identity::is_exiting(&stat(0x40_0144))
+    );
     // Its first thread ends, the second goes on until it is killed.
     let process = crate::host::launch::fork(None, || {
         // SAFETY: system calls only; the second thread has a stack of its own, and waits.
@@ -72,7 +79,7 @@ fn a_process_lives_while_one_of_its_threads_does() {
     let pid = process.unwrap().pid;
     let identity = super::Identity::of(pid).unwrap();
     let first = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    while !super::is_exiting(&first()) {
+    while !super::identity::is_exiting(&first()) {
         std::thread::yield_now();
     }
     assert!(identity.is_alive() && !identity.is_doomed(), "its second thread waits");

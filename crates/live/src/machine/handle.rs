@@ -11,10 +11,10 @@ use super::this_host::ThisHost;
 use crate::clock::Clock;
 use crate::executor::VcpuHandle;
 use crate::executor::vcpu::Made;
-use crate::host::HardwareCore;
 use crate::host::cgroup::{Client, Group, Tree};
 use crate::host::launch::User;
 use crate::host::wait::Wakeup;
+use crate::host::{HardwareCore, Identity};
 use crate::progress::{Page, Progress, Source};
 use crate::setup::Means;
 use maracas_core::{CoreId, Instant, JobId, Reservation, Vcpu, VcpuId};
@@ -430,33 +430,64 @@ impl Handle {
         members: &Members,
         core: HardwareCore,
     ) -> Result<Arc<Group>, Refusal> {
+        let pid = members.pid;
         let mut clients = lock(&self.mailbox.clients);
-        members.check(members.pid)?;
-        let client = match clients.entry(members.pid) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(self.mailbox.in_tree(|tree| tree.adopt(members.pid))?),
-        };
-        let group = client.vcpu(id)?;
-        // Threads are moved by their numbers. Whose a number was when it was moved is certain if
-        // it is one of the held process before and after; what was not is let go at once.
-        let bind = |tid: &i32| {
-            members.check(*tid)?;
-            group.add_thread(*tid)?;
-            members.check(*tid)
-        };
-        let moved = group.confine(core).and_then(|()| members.tids.iter().try_for_each(bind));
-        if let Err(error) = moved {
-            client.dismiss(group)?;
-            return Err(error.into());
+        members.check(pid)?;
+        let process = Identity::of(pid)?;
+        // One that ended while it had no VCPU: the number is another's now.
+        if clients.get(&pid).is_some_and(|client| client.process() != process) {
+            clients.remove(&pid).map_or(Ok(()), Client::release)?;
         }
-        let group = Arc::new(group);
-        lock(&self.mailbox.bound).insert(id, (members.pid, Arc::clone(&group)));
-        Ok(group)
+        let client = match clients.entry(pid) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(self.mailbox.in_tree(|tree| tree.adopt(pid))?),
+        };
+        let bound = bind_threads(client, id, members, core);
+        let mut all = lock(&self.mailbox.bound);
+        match bound {
+            Ok(group) => {
+                let group = Arc::new(group);
+                all.insert(id, (pid, Arc::clone(&group)));
+                Ok(group)
+            }
+            Err(refusal) => {
+                // A process whose first VCPU this was goes back where it came from.
+                let has_others = all.values().any(|(other, _)| *other == pid);
+                if !has_others && let Some(client) = clients.remove(&pid) {
+                    client.release()?;
+                }
+                Err(refusal)
+            }
+        }
     }
 
     fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, Refusal> {
         self.mailbox.ask(request)
     }
+}
+
+/// Makes the group of a VCPU in that of its process, on `core`, and moves the members there. Where
+/// that fails none is left there.
+fn bind_threads(
+    client: &Client,
+    id: VcpuId,
+    members: &Members,
+    core: HardwareCore,
+) -> Result<Group, Refusal> {
+    let group = client.vcpu(id)?;
+    // Threads are moved by their numbers. Whose a number was when it was moved is certain if it is
+    // one of the held process before and after; what was not is let go at once.
+    let bind = |tid: &i32| {
+        members.check(*tid)?;
+        group.add_thread(*tid)?;
+        members.check(*tid)
+    };
+    let moved = group.confine(core).and_then(|()| members.tids.iter().try_for_each(bind));
+    if let Err(error) = moved {
+        client.dismiss(group)?;
+        return Err(error.into());
+    }
+    Ok(group)
 }
 
 /// Whose a process is.

@@ -356,6 +356,9 @@ impl Client {
     }
 }
 
+/// How often a list of threads is read until it is empty; what makes more all the time is left.
+const PASSES: u32 = 10;
+
 /// Thaws and demotes a client's threads and moves them out of `group` into `client` (v2, whose
 /// threads must stay inside the process' domain) and into the origin's v1 groups.
 pub(super) fn release_threads(group: &Dirs, client: &Dirs, origin: &Dirs) -> io::Result<()> {
@@ -368,13 +371,19 @@ pub(super) fn release_threads(group: &Dirs, client: &Dirs, origin: &Dirs) -> io:
     ];
     for (from, to, file) in moves {
         let (Some(from), Some(to)) = (from, to) else { continue };
-        if !from.exists() {
-            continue;
-        }
-        numbers(&open_read(&from.join(file))?, &mut tids)?;
-        for tid in &tids {
-            sched::unless_gone(sched::set_other(*tid))?;
-            unless_moved(write_file(&to.join(file), &tid.to_string()))?;
+        // A thread that moves may have borne others since the list was read.
+        for _ in 0..PASSES {
+            if !from.exists() {
+                break;
+            }
+            numbers(&open_read(&from.join(file))?, &mut tids)?;
+            if tids.is_empty() {
+                break;
+            }
+            for tid in &tids {
+                sched::unless_gone(sched::set_other(*tid))?;
+                unless_moved(write_file(&to.join(file), &tid.to_string()))?;
+            }
         }
     }
     Ok(())
@@ -401,8 +410,17 @@ pub(super) fn release(client: &Dirs, origin: &Dirs) -> io::Result<()> {
             moved?;
         }
     }
-    if let (Some(from), Some(home)) = (client.freezer.as_deref(), &client.freezer) {
-        let home = home.ancestors().nth(3).unwrap_or(home);
+    let above = |dir: &PathBuf| dir.ancestors().nth(3).unwrap_or(dir).to_path_buf();
+    // Where a core goes off line, the kernel itself moves what a VCPU's cpuset of v1 held into the
+    // client's.
+    let cpuset = origin.cpuset.clone().filter(|home| home.join("tasks").exists());
+    for (from, home) in [
+        (&client.freezer, client.freezer.as_ref().map(above)),
+        (&client.cpuset, cpuset.or(client.cpuset.as_ref().map(above))),
+    ] {
+        let (Some(from), Some(home)) = (from.as_ref().filter(|it| it.exists()), home) else {
+            continue;
+        };
         numbers(&open_read(&from.join("tasks"))?, &mut pids)?;
         for tid in &pids {
             unless_moved(write_file(&home.join("tasks"), &tid.to_string()))?;

@@ -234,6 +234,11 @@ impl Preparation {
                 let result = libc::prlimit(0, limit, &raw const none, ptr::null_mut());
                 ok(result.into(), Step::Limits)?;
             }
+            // The kernel counts real-time ticks until a thread blocks, and would kill one that only
+            // loops for those of many periods. Without the right to, what there is stays.
+            let infinite =
+                libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+            libc::prlimit(0, libc::RLIMIT_RTTIME, &raw const infinite, ptr::null_mut());
             if let Some(limit) = sys::files_before() {
                 let result = libc::prlimit(0, libc::RLIMIT_NOFILE, limit, ptr::null_mut());
                 ok(result.into(), Step::Limits)?;

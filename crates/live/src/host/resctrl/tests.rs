@@ -10,7 +10,7 @@ use maracas_core::CoreId;
 use maracas_core::memory::CachePart;
 
 /// A run that is no process of this host.
-const RUN: Identity = Identity { pid: 4711, start: 88 };
+const RUN: Identity = Identity { pid: 4711, start: 88, namespace: None };
 
 fn open(fake: &Fake) -> Result<Resctrl, Error> {
     let hardware: Arc<dyn Hardware> = Arc::new(fake.clone());
@@ -283,7 +283,7 @@ fn what_a_killed_run_left_is_found_by_name_and_removed() {
     lift(&fake, RUN);
     assert_eq!(fake.value(&of_core(1), "MB", 0), 100);
     assert_eq!(fake.value(&of_core(1), "L3", 0), 0xf, "its ways do no harm");
-    let other = Identity { pid: 4711, start: 89 };
+    let other = Identity { pid: 4711, start: 89, namespace: None };
     assert_eq!(restore_by(&fake, &fake, other).expect("nothing"), 0, "the number is another's now");
     assert_eq!(restore_by(&fake, &fake, RUN).expect("restored"), 3);
     assert!(is_as_before(&fake) && fake.kernel().mounted.is_none());

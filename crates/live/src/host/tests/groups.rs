@@ -5,6 +5,8 @@ use crate::host::cgroup::{Confinement, Freezer, Hierarchies, Remains, STILL, Tre
 use crate::host::sched::{self, KernelPolicy};
 use crate::host::{HardwareCore, Identity, os_code, platform::Platform};
 use maracas_core::VcpuId;
+use maracas_core::control::INITIAL_PID_NAMESPACE;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -251,8 +253,41 @@ fn a_number_without_its_start_is_no_thread() {
     assert!(own.is_alive());
     assert!(!Identity { start: own.start + 1, ..own }.is_alive(), "a reused number");
     assert_eq!(Identity::parse(&own.to_string()), Some(own));
+    let inside = Identity { namespace: Some(4_026_532_200), ..own };
+    assert_eq!(Identity::parse(&inside.to_string()), Some(inside));
     assert_eq!(Identity::parse("4711"), None);
+    assert_eq!(Identity::parse("4711-88-1-2"), None);
     assert_eq!(Identity::parse("vcpu-3"), None);
+}
+
+#[test]
+fn one_of_another_namespace_lives_for_as_long_as_some_process_may_be_there() {
+    let own = Identity::own().expect("alive");
+    // Its number is that of a process here, or of none: neither says anything.
+    for pid in [own.pid, i32::MAX] {
+        let there = Identity { pid, namespace: Some(u64::MAX), ..own };
+        assert!(there.is_foreign() && !there.is_stopped());
+        // Only the initial namespace shows that nothing is in another one.
+        let is_known = crate::host::own_namespace().is_none();
+        assert_eq!((there.is_alive(), there.is_doomed()), (!is_known, is_known));
+    }
+    if !can("namespaces", crate::host::own_namespace().is_none() && is_root(), "root") {
+        return;
+    }
+    let words = ["--pid", "--fork", "--kill-child", "sleep", "60"];
+    let mut outside = Command::new("unshare").args(words).spawn().expect("util-linux has it");
+    let inside = format!("/proc/{}/ns/pid_for_children", outside.id());
+    let mut namespace = None;
+    // The kernel shows it from the first process on.
+    assert!(soon(|| {
+        namespace = fs::metadata(&inside).ok().map(|meta| meta.ino());
+        namespace.is_some_and(|inode| inode != INITIAL_PID_NAMESPACE)
+    }));
+    let there = Identity { namespace, ..own };
+    assert!(there.is_alive() && !there.is_doomed());
+    outside.kill().expect("ours");
+    outside.wait().expect("collected");
+    assert!(soon(|| !there.is_alive() && there.is_doomed()));
 }
 
 #[test]
