@@ -342,3 +342,32 @@ fn io_vcpus_leave_every_budget_whole() {
         assert!(!served.is_zero(), "no I/O VCPU ran under {admission}");
     }
 }
+
+#[test]
+fn io_vcpus_with_early_deadlines_meet_them() {
+    for admission in ["ll", "hyperbolic", "rta"] {
+        let params = with(&[("admission", admission), ("background", "off")]);
+        let mut early = 0;
+        for seed in 0..SEEDS {
+            let mut dice = Dice::new(seed);
+            let mut system = tasks(&mut dice, 2, 50);
+            for vcpu in &mut system.vcpus {
+                vcpu.role = if dice.one_in(2) { Role::Io } else { Role::Main };
+                let r = &mut vcpu.reservation;
+                let least = (2 * r.budget.ticks()).min(r.period.ticks());
+                r.deadline = Duration::from_ticks(dice.between(least, r.period.ticks()));
+            }
+            let (system, _) = admitted(entry("maracas"), &params, system);
+            let programs: Vec<_> =
+                system.vcpus.iter().map(|vcpu| Program::new(vcpu.id, jobs(vcpu))).collect();
+            let (watch, _) = carry_out(entry("maracas"), &params, &system, &programs, 2_000);
+            for vcpu in &system.vcpus {
+                let r = &vcpu.reservation;
+                early += u64::from(vcpu.role == Role::Io && r.deadline < r.period);
+                let latest = watch.responses[vcpu.id.0 as usize].iter().max().copied();
+                assert!(latest <= Some(r.deadline), "{admission}, {seed}: {vcpu:?}, {latest:?}");
+            }
+        }
+        assert!(early > SEEDS / 2, "{early} under {admission}");
+    }
+}

@@ -83,3 +83,37 @@ fn sets_of_schedcat_share_by_the_protocol_that_is_named() {
     assert_eq!(ran["resources"]["protocol"], "omlp");
     assert_eq!(ran["resources"]["vcpus"][0]["name"], "task1");
 }
+
+#[test]
+fn a_suggested_budget_holds_the_sections_and_a_period_names_its_deadline() {
+    let scratch = Scratch::new();
+    let program = |name: &str, budget: &str, period: &str, more: &str| {
+        format!(
+            "[[program]]\nname = \"{name}\"\nbudget = \"{budget}\"\nperiod = \"{period}\"\n\
+             workload = {{ kind = \"periodic\", cost = \"{budget}\" }}\n{more}\n"
+        )
+    };
+    let head = |policy: &str| format!("[platform]\ncores = 1\n[policy]\nname = \"{policy}\"\n");
+    let section = |length: &str| {
+        format!("sections = [{{ resource = \"bus\", at = \"1ms\", length = \"{length}\" }}]")
+    };
+    let shared = format!(
+        "version = 1\nlocks = \"mpcp\"\n{}admission = \"rta\"\n[[resource]]\nname = \"bus\"\n{}{}",
+        head("p-rm"),
+        program("a", "5ms", "10ms", &section("4ms")),
+        program("b", "7ms", "12ms", &section("6ms")),
+    );
+    scratch.write("s.toml", shared);
+    let shown = text(&maracas(scratch.path(), &["check", "s.toml", "--suggest"]).stdout);
+    assert!(!shown.contains("a: lower budget"), "{shown}");
+    let apart = format!(
+        "version = 1\n{}{}{}",
+        head("p-edf"),
+        program("a", "6ms", "10ms", ""),
+        program("b", "6ms", "12ms", "deadline = \"12ms\""),
+    );
+    scratch.write("d.toml", apart);
+    let shown = text(&maracas(scratch.path(), &["check", "d.toml", "--suggest"]).stdout);
+    let raise = "b: raise period from 12ms to 15ms (25 % more), and its deadline (line 17) with it";
+    assert!(shown.contains(raise), "{shown}");
+}

@@ -161,6 +161,8 @@ pub struct VcpuSpec {
     pub budget_at: Location,
     /// Where its period stands, or else its table.
     pub period_at: Location,
+    /// Where its deadline stands, if it is written.
+    pub deadline_at: Option<Location>,
     /// Where its pin stands, if it has one.
     pub core_at: Option<Location>,
     /// Where its colours are asked for, if they are.

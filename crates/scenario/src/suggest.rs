@@ -6,7 +6,7 @@
 //! named was itself admitted.
 
 use crate::cursor::LONGEST;
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, VcpuSpec};
 use maracas_core::{CoreId, Duration, MAX_CORES, Reservation, System, VcpuId};
 use std::fmt;
 
@@ -237,7 +237,15 @@ impl Scenario {
             Change::Cores { .. } => ("platform", self.places.cores.line),
             Change::AllBudgets { .. } => (EVERYONE, 0),
         };
-        let what = change.what();
+        let what = match change.vcpu().map(|vcpu| self.vcpu(vcpu)) {
+            Some(VcpuSpec { deadline_at: Some(at), vcpu, .. })
+                if matches!(change, Change::Period { .. })
+                    && vcpu.reservation.deadline == vcpu.reservation.period =>
+            {
+                format!("{}, and its deadline (line {}) with it", change.what(), at.line)
+            }
+            _ => change.what(),
+        };
         if line == 0 {
             format!("{name}: {what}")
         } else {

@@ -118,6 +118,11 @@ pub struct Chosen {
 }
 
 impl Sweep {
+    /// Whether the numbers of tasks were asked for by core.
+    pub fn is_per_core(&self) -> bool {
+        matches!(&self.tasks, Tasks::Drawn { count: Count::PerCore(_), .. })
+    }
+
     /// Reads and checks a file.
     ///
     /// # Errors

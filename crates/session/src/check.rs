@@ -139,9 +139,14 @@ fn on_this_host(case: &Case, asked: &senses::Asked) -> Result<Vec<String>, Failu
 }
 
 fn suggestions(case: &Case) -> Vec<String> {
+    // A section that would end after the budget is refused before any test is asked.
+    let holds = |system: &System| {
+        let resources = system.resources.as_ref();
+        resources.is_none_or(|it| system.vcpus.iter().all(|vcpu| it.check(vcpu).is_ok()))
+    };
     let admits = |system: &System| {
-        let system = case.with_service_vcpus(system);
-        case.entry.verdict(&system, &case.params).accepted()
+        let all = case.with_service_vcpus(system);
+        holds(system) && case.entry.verdict(&all, &case.params).accepted()
     };
     let changes = suggest::changes(&case.without_service_vcpus(), &admits);
     let describe = |change: &Change| match (&case.scenario, change.vcpu()) {

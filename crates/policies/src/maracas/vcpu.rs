@@ -253,13 +253,15 @@ impl State {
         let untold = if self.runnable() { at + self.server.period() } else { at };
         untold.max(self.server.last().unwrap_or(at))
     }
-    /// Smaller goes first in the foreground: RM order, by the inherited period for I/O; service
-    /// VCPUs of service requests above all.
+    /// Smaller goes first in the foreground: RM order, by the inherited period for I/O, and by
+    /// deadlines that lie before the period's end; service VCPUs of service requests above all.
     pub(super) fn urgency(&self) -> (Duration, VcpuId) {
         let period = self.server.period();
         let span = match self.server {
             Server::Sporadic(_) if priority::serves_requests(self.role) => Duration::ZERO,
             Server::Sporadic(_) => self.deadline.min(period),
+            // Its own period says nothing where another is inherited, and its deadline does.
+            Server::Pibs { declared, .. } if self.deadline < declared => self.deadline.min(period),
             Server::Pibs { .. } => period,
         };
         (span, self.id)

@@ -183,6 +183,7 @@ fn vcpu(table: &Table<'_>, names: &Names, platform: &Platform) -> Result<VcpuSpe
         budget_at: place_of("budget").unwrap_or(location(table.at())),
         period_at: place_of("period").unwrap_or(location(table.at())),
         jobs_at: table.get("jobs").or(table.get("offset")).map(|field| location(field.key_at())),
+        deadline_at: place_of("deadline"),
         core_at: place_of("core"),
         colors_at: place_of("colors"),
         bandwidth_at: place_of("bandwidth"),

@@ -36,11 +36,13 @@ impl Case {
         })
     }
 
-    /// Where costs are charged, that the bounds on blocking do not hold them.
+    /// Where costs are charged, that no test counts them, nor the bounds on blocking.
     pub(super) fn of_uncounted_overheads(&self) -> Option<String> {
-        let scenario = self.scenario.as_ref().filter(|_| self.system.resources.is_some())?;
-        (!scenario.overheads.is_free())
-            .then(|| "overheads are charged, which the bounds on blocking do not count".to_string())
+        let scenario = self.scenario.as_ref().filter(|it| !it.overheads.is_free())?;
+        let blocking = "overheads are charged, which the bounds on blocking do not count";
+        let tests = "overheads are charged, which no test counts: budgets must hold them \
+            (docs/overheads.md)";
+        Some(if scenario.resources.is_some() { blocking } else { tests }.to_string())
     }
 
     /// Takes the protocol that the command line names in place of the file's; a bare set of tasks

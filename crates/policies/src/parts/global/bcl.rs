@@ -28,7 +28,7 @@ fn judge(tasks: &[Task], place: usize, cores: usize) -> (u64, bool) {
     let room = m * spare;
     let safe = taken < room || (taken == room && whole);
     let share = match room {
-        // Without spare time it is safe only where no other is.
+        // Without spare time it never is, by the paper, not even alone.
         0 => u64::from(!safe) * (PPB + 1),
         _ => u64::try_from((taken * u128::from(PPB)).div_ceil(room)).unwrap_or(u64::MAX),
     };

@@ -3,6 +3,7 @@
 
 use super::{Task, tasks};
 use crate::parts::exact::Exact;
+use crate::parts::{bounds, qpa};
 use maracas_core::admission::{Measure, TestResult};
 use maracas_core::{PPB, Vcpu};
 
@@ -12,6 +13,10 @@ const SPEEDS: u128 = 50;
 /// Of all cores but one, one in so many must stay unused for a speed to be tried: the windows that
 /// must be looked at grow as that falls. As in SchedCAT.
 const UNUSED: u128 = 10;
+/// How often the demand of a task in a window is worked out at most, all speeds together: some
+/// tenths of a second. A speed that would need more is judged by density; where no period is a
+/// thousand times another, hundreds of tasks need less.
+const LOOKS: u128 = 20_000_000;
 
 /// A speed a/b of a core.
 #[derive(Clone, Copy, Debug)]
@@ -20,13 +25,16 @@ struct Speed(u128, u128);
 /// Accepts where, at some speed s from the greatest density to 1, what must be done within every
 /// window of length t by cores of that speed is at most (m - (m - 1) s) t. The numbers are a
 /// window's share of cores that comes closest to the bound, at the speed that passed, or that was
-/// tried last.
+/// tried last. On one core that is what [`qpa`] asks, at any speed.
 pub(crate) fn test(vcpus: &[Vcpu], cores: usize) -> TestResult {
-    let tasks = tasks(vcpus);
-    let judge = |speed| judge(&tasks, speed, cores as u128);
+    if cores == 1 {
+        return TestResult { test: NAME, ..qpa::test(vcpus) };
+    }
+    let (tasks, mut looks) = (tasks(vcpus), LOOKS);
+    let density = bounds::total(vcpus, bounds::density);
     let mut last = None;
     for speed in speeds(&tasks) {
-        let result = judge(speed);
+        let result = judge(&tasks, speed, cores as u128, &density, &mut looks);
         let ends = result.accepted;
         last = Some(result);
         if ends {
@@ -34,8 +42,11 @@ pub(crate) fn test(vcpus: &[Vcpu], cores: usize) -> TestResult {
         }
     }
     let nothing = Measure::Ratio { value: 0, bound: PPB * cores as u64 };
-    last.unwrap_or(TestResult { test: "ff-dbf", measure: nothing, accepted: true })
+    last.unwrap_or(TestResult { test: NAME, measure: nothing, accepted: true })
 }
+
+/// What users call it.
+const NAME: &str = "ff-dbf";
 
 /// The greatest density, then the steps above it up to 1; none where there are no tasks.
 fn speeds(tasks: &[Task]) -> impl Iterator<Item = Speed> {
@@ -45,21 +56,30 @@ fn speeds(tasks: &[Task]) -> impl Iterator<Item = Speed> {
     densest.into_iter().chain(steps.map(|step| Speed(step + 1, SPEEDS)))
 }
 
-fn judge(tasks: &[Task], speed: Speed, m: u128) -> TestResult {
+fn judge(tasks: &[Task], speed: Speed, m: u128, density: &Exact, looks: &mut u128) -> TestResult {
     let Speed(a, b) = speed;
     let bound = Exact::whole(m).minus(Exact::new(a, b).times(Exact::whole(m - 1)));
     let used =
         tasks.iter().fold(Exact::ZERO, |sum, task| sum.plus(Exact::new(task.cost, task.period)));
-    let unused = Exact::new(1, UNUSED).times(Exact::whole((m - 1).max(1)));
-    let result = |share: Exact, accepted| {
+    let unused = Exact::new(1, UNUSED).times(Exact::whole(m - 1));
+    let result = |share: Exact, bound: Exact, accepted| {
         let measure = Measure::Ratio { value: share.ppb_up(), bound: bound.ppb_down() };
-        TestResult { test: "ff-dbf", measure, accepted }
+        TestResult { test: NAME, measure, accepted }
     };
     if used.plus(unused) > bound {
-        return result(used.plus(unused), false);
+        return result(used, bound.minus(unused), false);
     }
     // What must be done is at most U t plus every C once: no later window can fail.
-    let end = tasks.iter().map(|task| task.cost).sum::<u128>() * UNUSED;
+    let left = u128::from(bound.minus(used).ppb_down());
+    let costs = tasks.iter().map(|task| task.cost).sum::<u128>();
+    let end = (costs * u128::from(PPB)).div_ceil(left);
+    let windows = tasks.iter().map(|task| (end + task.period) / task.period).sum::<u128>();
+    let needed = windows * tasks.len() as u128;
+    if needed > *looks {
+        // No task must do more in a window than its density of that, at no less speed.
+        return result(*density, bound, *density <= bound);
+    }
+    *looks -= needed;
     let mut closest = used;
     for task in tasks {
         // The demand grows up to deadlines, and its excess over the bound is greatest there.
@@ -69,12 +89,12 @@ fn judge(tasks: &[Task], speed: Speed, m: u128) -> TestResult {
             let share = Exact::new(demand, window * b);
             closest = closest.max(share);
             if share > bound {
-                return result(share, false);
+                return result(share, bound, false);
             }
             window += task.period;
         }
     }
-    result(closest, true)
+    result(closest, bound, true)
 }
 
 /// What must be done of the task within a window, `b` times: of the job whose deadline lies beyond

@@ -58,3 +58,28 @@ fn response_times_accept_what_densities_do_not() {
     // reaches into a window of 3, and the other light one keeps only one of two cores busy.
     assert_eq!(responses, [Some(7), Some(2), Some(2)]);
 }
+
+#[test]
+fn on_one_core_ff_dbf_accepts_what_demand_does() {
+    for list in [&[(19, 20, 20), (19, 380, 380)][..], &[(10, 10, 10)], &[(3, 4, 8), (3, 6, 8)]] {
+        let (found, exact) = (ff_dbf::test(&set(list), 1), crate::parts::qpa::test(&set(list)));
+        assert_eq!((found.accepted, found.measure), (exact.accepted, exact.measure), "{list:?}");
+    }
+    assert!(ff_dbf::test(&set(&[(10, 10, 10)]), 1).accepted);
+}
+
+/// 1 ms beside 10 hours, where a window would be looked at for each of the milliseconds, and more
+/// of them than are looked at: that set is judged by density.
+#[test]
+fn ff_dbf_ends_for_periods_far_apart() {
+    let long = 36_000_000_000_000;
+    let list = [(400_000, 1_000_000, 1_000_000), (long / 10, long, long)];
+    assert!(ff_dbf::test(&set(&list), 2).accepted);
+    let list = [(1, 2, 2), (long / 4, long, long)];
+    let result = ff_dbf::test(&set(&list), 2);
+    assert!(result.accepted);
+    let Measure::Ratio { value, .. } = result.measure else { panic!("{result}") };
+    assert_eq!(value, 750_000_000, "the density");
+    let denser = [(1, 2, 2), (long / 4 * 3, long, long), (1, 2, 3)];
+    assert!(!ff_dbf::test(&set(&denser), 2).accepted);
+}
