@@ -83,7 +83,7 @@ fn a_sweep_writes_every_table_and_shows_one() {
     assert_eq!(csv("runs.csv").lines().count(), 1 + 6 * 10 * 4);
     assert_eq!(csv("points.csv").lines().count(), 1 + 6 * 4);
     assert_eq!(csv("pairs.csv").lines().count(), 1 + 6 * 6 * 10);
-    for name in ["success-4-cores-16-tasks.svg", "preemptions-per-job-2-cores-8-tasks.svg"] {
+    for name in ["success-4-cores-4-tasks-per-core.svg", "tests-2-cores-4-tasks-per-core.svg"] {
         assert!(csv(name).starts_with("<svg "), "{name}");
     }
     // Again: nothing is run, and the JSON says what the tables say.

@@ -75,6 +75,11 @@ impl Study {
     fn policies(&self) -> Vec<String> {
         self.0.contenders.iter().map(|contender| contender.label.clone()).collect()
     }
+    /// What reading files of task sets left out or took otherwise.
+    #[getter]
+    fn notes(&self) -> Vec<String> {
+        self.0.notes.clone()
+    }
     /// Runs these sets, one after the other: a line of numbers for each.
     fn run(&self, py: Python<'_>, items: Vec<usize>) -> PyResult<String> {
         let most = self.0.items();

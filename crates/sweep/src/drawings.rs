@@ -1,29 +1,37 @@
 //! The figures of a sweep: success, what policies' tests admit, preemptions and migrations over the
 //! first axis that has more than one value, a figure for each value of the others; and weighted
-//! schedulability over cores or tasks.
+//! schedulability over cores or tasks. Where tasks were asked for by core that is their axis, so
+//! that lines run along cores with as many tasks on each.
 
 use crate::figure::{Drawing, Figure, Line};
-use crate::schedulable::{self, RUN, Schedulable};
+use crate::schedulable::{self, RUN, Schedulable, Weighted};
 use crate::stats::Share;
 use crate::study::{Point, Study};
 use crate::summary::{MEASURES, Standing};
 use maracas_scenario::sweep::MILLION;
 
 /// An axis of points.
+#[derive(Clone, Copy)]
 struct Axis {
     name: &'static str,
     of: fn(&Point) -> Option<f64>,
 }
 
-/// The axes, the one that figures run along first.
-const AXES: [Axis; 3] = [
-    Axis {
-        name: "utilization",
-        of: |point| point.utilization.map(|share| f64::from(share) / f64::from(MILLION)),
-    },
-    Axis { name: "cores", of: |point| Some(point.cores as f64) },
-    Axis { name: "tasks", of: |point| point.tasks.map(|tasks| tasks as f64) },
-];
+const UTILIZATION: Axis = Axis {
+    name: "utilization",
+    of: |point| point.utilization.map(|share| f64::from(share) / f64::from(MILLION)),
+};
+const CORES: Axis = Axis { name: "cores", of: |point| Some(point.cores as f64) };
+const TASKS: Axis = Axis { name: "tasks", of: |point| point.tasks.map(|tasks| tasks as f64) };
+const PER_CORE: Axis = Axis {
+    name: "tasks per core",
+    of: |point| point.tasks.map(|tasks| tasks as f64 / point.cores as f64),
+};
+
+/// The axes of a sweep, the one that figures run along first.
+fn axes(study: &Study) -> [Axis; 3] {
+    [UTILIZATION, CORES, if study.is_per_core { PER_CORE } else { TASKS }]
+}
 
 /// The measures that are drawn besides success.
 const DRAWN: [&str; 4] =
@@ -48,8 +56,9 @@ pub fn with_points(
         let first = study.points.first().and_then(axis.of);
         study.points.iter().any(|point| (axis.of)(point) != first)
     };
-    let Some(along) = AXES.iter().find(several) else { return Vec::new() };
-    let others: Vec<&Axis> = AXES.iter().filter(|axis| axis.name != along.name).collect();
+    let axes = axes(study);
+    let Some(along) = axes.iter().find(several) else { return Vec::new() };
+    let others: Vec<&Axis> = axes.iter().filter(|axis| axis.name != along.name).collect();
     let mut figures = Vec::new();
     for rest in rests(study, &others) {
         let here: Vec<&Standing> =
@@ -57,6 +66,10 @@ pub fn with_points(
         let points = study.points.iter().enumerate();
         let points = points.filter(|(_, point)| rest_of(point, &others) == rest);
         let points: Vec<usize> = points.map(|(place, _)| place).collect();
+        // A line takes two points.
+        if points.len() < 2 {
+            continue;
+        }
         let mut draw = |name: &str, title: &str, reading: Reading<'_>| {
             let drawn = figure(study, &here, along, &others, name, title, reading);
             figures.extend(drawn.map(|figure| (figure, points.clone())));
@@ -78,14 +91,14 @@ pub fn with_points(
         let by_test = of_tests(study, tested, along, &others, &rest);
         figures.extend(by_test.map(|figure| (figure, points)));
     }
-    figures.extend(of_weights(study, tested).map(|figure| (figure, Vec::new())));
+    figures.extend(of_weights(study, tested).into_iter().map(|figure| (figure, Vec::new())));
     figures
 }
 
 /// Where a point stands on each axis, by its name; `null` where that is left to the draw.
 pub(crate) fn at(point: &Point) -> serde_json::Value {
     let value = |axis: &Axis| (axis.name.to_owned(), serde_json::Value::from((axis.of)(point)));
-    AXES.iter().map(value).collect::<serde_json::Map<_, _>>().into()
+    [UTILIZATION, CORES, TASKS].iter().map(value).collect::<serde_json::Map<_, _>>().into()
 }
 
 /// Where a point stands on the other axes.
@@ -199,41 +212,59 @@ fn way(study: &Study, contender: usize, by: &str) -> String {
     format!("{}, {by}", study.contenders[contender].label)
 }
 
-/// Weighted schedulability over cores, where each number of them has one of tasks, or over tasks,
-/// where there is one number of cores; of all policies, with the tests of those that know some.
-fn of_weights(study: &Study, tested: &[Schedulable]) -> Option<Figure> {
+/// Weighted schedulability over the first of cores and tasks that has several values, a figure for
+/// each value of the other; of all policies, with the tests of those that know some.
+fn of_weights(study: &Study, tested: &[Schedulable]) -> Vec<Figure> {
     let weighted = schedulable::weighted(tested);
-    let mut places: Vec<_> = weighted.iter().map(|it| (it.cores, it.tasks)).collect();
-    places.dedup();
-    let once = |of: fn(&(usize, Option<usize>)) -> Option<usize>| {
-        let mut values: Vec<_> = places.iter().filter_map(of).collect();
-        values.dedup();
-        values.len() == places.len()
+    let [_, cores, tasks] = axes(study);
+    let place = |it: &Weighted| Point { cores: it.cores, utilization: None, tasks: it.tasks };
+    let several = |axis: &Axis| {
+        let mut values = weighted.iter().map(|it| (axis.of)(&place(it)));
+        let first = values.next();
+        values.any(|value| Some(value) != first)
     };
-    let by_cores = once(|place| Some(place.0));
-    if places.len() < 2 || !by_cores && !once(|place| place.1) {
-        return None;
+    let (along, other) = if several(&cores) { (cores, tasks) } else { (tasks, cores) };
+    let mut rests: Vec<Option<f64>> = Vec::new();
+    for rest in weighted.iter().map(|it| (other.of)(&place(it))) {
+        if !rests.contains(&rest) {
+            rests.push(rest);
+        }
     }
-    let (along, rest) = if by_cores {
-        ("cores", Vec::new())
-    } else {
-        ("tasks", vec![format!("{} cores", places[0].0)])
+    let is_only = rests.len() == 1 && along.name == cores.name;
+    let figure = |rest: &Option<f64>| {
+        let here: Vec<_> = weighted.iter().filter(|it| (other.of)(&place(it)) == *rest).collect();
+        let first = place(here.first()?);
+        // A line takes two points.
+        here.iter().find(|it| place(it) != first)?;
+        let lines = here.iter().take_while(|it| place(it) == first);
+        let lines = lines.map(|one| weighted_line(study, tested, one, &here, &along));
+        let words = if is_only { Vec::new() } else { self::place(&first, &[&other]) };
+        let title = "weighted schedulability, by run and by test";
+        Some(framed("weighted", title, along.name, &words, true, lines.collect()))
     };
-    let tests = ways(tested);
-    let first = weighted.iter().take_while(|it| (it.cores, it.tasks) == places[0]);
-    let lines = first.map(|one| {
-        let own = weighted.iter().filter(|it| (it.contender, it.by) == (one.contender, one.by));
-        let at = |cores: usize, tasks: Option<usize>| if by_cores { Some(cores) } else { tasks };
-        let points = own.filter_map(|it| Some((at(it.cores, it.tasks)? as f64, it.weighted)));
-        let known = tests.iter().find(|it| (it.0, it.1) == (one.contender, one.by));
-        let dash = known.map_or(0, |it| it.2);
-        let name = if one.by == RUN && known.is_none() {
-            study.contenders[one.contender].label.clone()
-        } else {
-            way(study, one.contender, one.by)
-        };
-        Line::new(name, points.collect()).with_look(one.contender, dash)
+    rests.iter().filter_map(figure).collect()
+}
+
+/// The line of the policy and criterion of `one`, of what stands `here`.
+fn weighted_line(
+    study: &Study,
+    tested: &[Schedulable],
+    one: &Weighted,
+    here: &[&Weighted],
+    along: &Axis,
+) -> Line {
+    let own = here.iter().filter(|it| (it.contender, it.by) == (one.contender, one.by));
+    let points = own.filter_map(|it| {
+        let point = Point { cores: it.cores, utilization: None, tasks: it.tasks };
+        Some(((along.of)(&point)?, it.weighted))
     });
-    let title = "weighted schedulability, by run and by test";
-    Some(framed("weighted", title, along, &rest, true, lines.collect()))
+    let tests = ways(tested);
+    let known = tests.iter().find(|it| (it.0, it.1) == (one.contender, one.by));
+    let name = if one.by == RUN && known.is_none() {
+        study.contenders[one.contender].label.clone()
+    } else {
+        way(study, one.contender, one.by)
+    };
+    let dash = known.map_or(0, |it| it.2);
+    Line::new(name, points.collect()).with_look(one.contender, dash)
 }

@@ -42,8 +42,13 @@ pub struct Study {
     pub points: Vec<Point>,
     /// The policies, in the order of the file.
     pub contenders: Vec<Contender>,
+    /// Whether the numbers of tasks were asked for by core.
+    pub is_per_core: bool,
     /// Task sets for each point.
     pub sets: usize,
+    /// What reading the files left out or took otherwise, a line for each with the files of which
+    /// that is so.
+    pub notes: Vec<String>,
     duration: Duration,
     seed: u64,
     margin: Duration,
@@ -70,21 +75,25 @@ impl Study {
     pub fn of(sweep: &Sweep) -> Result<Self, Error> {
         let contenders = sweep.policies.iter().map(|chosen| contender(sweep, chosen));
         let contenders = contenders.collect::<Result<Vec<_>, _>>()?;
+        let mut notes = Vec::new();
         let source = match &sweep.tasks {
             Tasks::Drawn { recipe, .. } => Source::Drawn(recipe.clone()),
             Tasks::Files(files) => {
-                let read = |path: &std::path::PathBuf| {
+                let mut read = |path: &std::path::PathBuf| {
                     let set = TaskSet::read(path).map_err(|error| Error(error.to_string()))?;
                     refuse_resources(&set, path)?;
+                    set.notes.iter().for_each(|note| add(&mut notes, note, path));
                     Ok::<_, Error>((path.display().to_string(), set))
                 };
-                Source::Files(files.iter().map(read).collect::<Result<_, _>>()?)
+                Source::Files(files.iter().map(&mut read).collect::<Result<_, _>>()?)
             }
         };
         let study = Self {
             points: points(sweep),
             contenders,
+            is_per_core: sweep.is_per_core(),
             sets: sweep.sets,
+            notes: notes.into_iter().map(noted).collect(),
             duration: sweep.duration,
             seed: sweep.seed,
             margin: sweep.margin,
@@ -296,6 +305,24 @@ fn points(sweep: &Sweep) -> Vec<Point> {
         }
     }
     points
+}
+
+/// One note with the first file of which it is so, and how many more there are.
+type Noted = (String, String, usize);
+
+/// Takes down a note on a file; most files of a sweep have the same ones.
+fn add(notes: &mut Vec<Noted>, note: &str, path: &std::path::Path) {
+    match notes.iter_mut().find(|(known, ..)| known == note) {
+        Some((.., more)) => *more += 1,
+        None => notes.push((note.to_owned(), path.display().to_string(), 0)),
+    }
+}
+
+fn noted((note, first, more): Noted) -> String {
+    match more {
+        0 => format!("{first}: {note}"),
+        _ => format!("{first} and {more} more: {note}"),
+    }
 }
 
 /// A sweep names no protocol by which tasks share resources.

@@ -2,6 +2,7 @@
 
 use maracas_core::Duration;
 use maracas_scenario::sweep::Sweep;
+use maracas_sweep::figure::{Drawing, Figure};
 use maracas_sweep::schedulable::{self, RUN};
 use maracas_sweep::{
     Error, Finished, Ledger, Results, Study, admission, drawings, run, summary, table, trial,
@@ -217,13 +218,61 @@ fn the_tables_have_a_value_for_each_column() {
     }
     let figures = drawings::figures(&study, &standings, &tested);
     let names: Vec<_> = figures.iter().map(|figure| figure.file("sweep")).collect();
-    assert!(names.contains(&"sweep-success-1-cores-4-tasks.svg".to_owned()), "{names:?}");
-    assert!(names.contains(&"sweep-tests-2-cores-8-tasks.svg".to_owned()), "{names:?}");
+    assert!(names.contains(&"sweep-success-1-cores-4-tasks-per-core.svg".to_owned()), "{names:?}");
+    assert!(names.contains(&"sweep-tests-2-cores-4-tasks-per-core.svg".to_owned()), "{names:?}");
     assert!(names.contains(&"sweep-weighted.svg".to_owned()), "{names:?}");
     assert!(
-        names.contains(&"sweep-preemptions-per-job-2-cores-8-tasks.svg".to_owned()),
+        names.contains(&"sweep-preemptions-per-job-2-cores-4-tasks-per-core.svg".to_owned()),
         "{names:?}"
     );
+}
+
+/// The figures of a study in which each set came to something, by name with what they run along.
+fn drawn(text: &str) -> Vec<(String, String)> {
+    let study = study(text).unwrap();
+    let mut finished = empty(&study);
+    for item in 0..study.items() {
+        finished.put(&run::item(&study, item).unwrap()).unwrap();
+    }
+    let tested = schedulable::by_test(&study, &finished).unwrap();
+    let standings = summary::standings(&study, &finished).unwrap();
+    let figures = drawings::figures(&study, &standings, &tested);
+    let along = |figure: &Figure| match &figure.drawing {
+        Drawing::Lines { along, lines, .. } => {
+            assert!(lines.iter().any(|line| line.points.len() > 1), "{}", figure.name);
+            along.clone()
+        }
+        Drawing::Bars { .. } => panic!("{} has no lines", figure.name),
+    };
+    figures.iter().map(|figure| (figure.name.clone(), along(figure))).collect()
+}
+
+#[test]
+fn lines_run_along_cores_with_as_many_tasks_on_each() {
+    let few = SWEEP.replace("sets = 6", "sets = 1").replace("[0.6, 1.0]", "0.6");
+    let scaling = drawn(&few);
+    let success: Vec<_> = scaling.iter().filter(|it| it.0.starts_with("success")).collect();
+    let name = "success-0.6-utilization-4-tasks-per-core".to_owned();
+    assert_eq!(success, [&(name, "cores".to_owned())], "{scaling:?}");
+}
+
+#[test]
+fn weights_of_several_cores_and_tasks_are_a_figure_for_each_of_one() {
+    let few = SWEEP.replace("sets = 6", "sets = 1");
+    let weights = |text: &str| {
+        let figures = drawn(text);
+        figures.into_iter().filter(|it| it.0.starts_with("weighted")).collect::<Vec<_>>()
+    };
+    let named = |name: &str, along: &str| (name.to_owned(), along.to_owned());
+    assert_eq!(weights(&few), [named("weighted", "cores")]);
+    let by_core = few.replace("per_core = 4", "per_core = [2, 3]");
+    let each = ["2", "3"].map(|n| named(&format!("weighted-{n}-tasks-per-core"), "cores"));
+    assert_eq!(weights(&by_core), each);
+    let one = by_core.replace("cores = [1, 2]", "cores = 2");
+    assert_eq!(weights(&one), [named("weighted-2-cores", "tasks per core")]);
+    let tasks = few.replace("per_core = 4", "count = [4, 5]");
+    let each = ["4", "5"].map(|n| named(&format!("weighted-{n}-tasks"), "cores"));
+    assert_eq!(weights(&tasks), each);
 }
 
 #[test]

@@ -46,6 +46,9 @@ pub(super) fn run(args: &Args) -> Outcome {
         Some(jobs) => usize::from(jobs),
         None => maracas_session::case::host_cores()?,
     };
+    if !args.quiet {
+        study.notes.iter().for_each(|note| output::note(note));
+    }
     let folder = args.out.display();
     sweep::folder(&args.out)?;
     let mut results = Results::of(&study, &args.out).map_err(Failure::new)?;

@@ -14,6 +14,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
+from maracas import _maracas
+
 Value = str | int | float | bool
 """A value of a key."""
 
@@ -153,11 +155,17 @@ def _pairs(value: Any) -> dict[str, Any]:
     """Return what stands in a table, without what is not said."""
     if is_dataclass(value) and not isinstance(value, type):
         value = {it.metadata.get("key", it.name): getattr(value, it.name) for it in fields(value)}
+    if not isinstance(value, Mapping):
+        why = "is no value of a key; a policy class is for `simulate` and `check`"
+        raise _maracas.Error(f"{value!r} {why}")
     return {key: it for key, it in value.items() if it is not None}
 
 
 def _toml(value: Any) -> str:
     """Write a value on one line; JSON's strings, numbers, truths and lists are TOML's too."""
+    if hasattr(value, "tolist"):
+        # An array or a number of NumPy.
+        value = value.tolist()
     if isinstance(value, str | bool | int | float):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, Sequence):

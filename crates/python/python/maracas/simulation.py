@@ -207,6 +207,8 @@ def _case(
         raise _maracas.Error(f'machine is "{machine}"; give "sim" or "live"')
     live = machine == "live"
     text, file, format = subject._source()
+    if params and policy is not None and not isinstance(policy, str):
+        raise _maracas.Error("a policy class takes no `params`; use functools.partial")
     given = [(name, _given(value)) for name, value in (params or {}).items()]
     if policy is None or isinstance(policy, str):
         return _maracas.Case(text, file, format, policy, given, cores, seed, live, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
@@ -21,6 +21,11 @@ PIECE = 64
 PENDING = 4096
 """Pieces that an executor has at a time where nothing is said: enough for thousands of workers, and
 few enough that an executor need not hold a large sweep at once."""
+
+
+def _rounded(share: object) -> object:
+    """Return a share as a sweep takes it."""
+    return round(share, 6) if isinstance(share, float) else share
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,17 @@ class Study:
 
     @classmethod
     def of(cls, **tables: object) -> Study:
-        """Write a sweep file from its tables: `sweep`, `tasks`, `policy` and `overheads`."""
+        """Write a sweep file from its tables: `sweep`, `tasks`, `policy` and `overheads`.
+
+        Utilizations are rounded to the six decimals that a sweep takes.
+        """
+        sweep = tables.get("sweep")
+        if isinstance(sweep, Mapping) and "utilization" in sweep:
+            given = sweep["utilization"]
+            given = given.tolist() if hasattr(given, "tolist") else given
+            is_one = isinstance(given, str | int | float)
+            rounded = _rounded(given) if is_one else [_rounded(it) for it in given]
+            tables = {**tables, "sweep": {**sweep, "utilization": rounded}}
         return cls("\n".join(f"{key} = {_toml(value)}" for key, value in tables.items()))
 
     @cached_property
@@ -58,6 +73,11 @@ class Study:
     def policies(self) -> list[str]:
         """The labels of the policies."""
         return self._study.policies
+
+    @property
+    def notes(self) -> list[str]:
+        """What reading files of task sets left out or took otherwise."""
+        return self._study.notes
 
     def run(self, items: Sequence[int]) -> str:
         """Run the sets of these numbers: a line for each, which `Sweep` puts together.

@@ -86,26 +86,33 @@ class TaskSet:
     ) -> TaskSet:
         """Draw a random set, as `maracas generate` does by the same options and seed.
 
-        `utilization` is a percentage of the cores (`"90%"`), or in cores (`3.6`); docs/tasksets.md
-        has the words of `loads` and `periods`.
+        `utilization` is a percentage of the cores (`"90%"`), or in cores (`3.6`, rounded to nine
+        decimals); docs/tasksets.md has the words of `loads` and `periods`.
         """
+        if not isinstance(utilization, str):
+            utilization = f"{utilization:.9f}".rstrip("0").rstrip(".")
         text = _maracas.generate(
-            cores, str(utilization), tasks, loads, periods, seed, sporadic, offsets, exact
+            cores, utilization, tasks, loads, periods, seed, sporadic, offsets, exact
         )
         return cls(file="<generated>", text=text, format="csv")
 
     def to_csv(self) -> str:
         """Return the set as CSV (docs/formats.md); raises for the text of another format."""
         if self.text is not None:
-            if self.format not in (None, "csv"):
-                raise _maracas.Error(f"{self.file}: `maracas convert` writes {self.format} as CSV")
+            # Those begin with a bracket or a comment, which no CSV does.
+            other = self.format is None and self.text.lstrip()[:1] in ("{", "[", "/", "<")
+            if other or self.format not in (None, "csv"):
+                what = self.format or "it"
+                raise _maracas.Error(f"{self.file}: `maracas convert` writes {what} as CSV")
             return self.text
         rows = [task._row() for task in self.tasks]
         head = "name,cost_us,period_us,deadline_us,offset_us,jobs"
         return "\n".join([head, *rows]) + "\n"
 
     def __iter__(self) -> Iterator[Task]:
-        """Iterate over the tasks that were given one by one."""
+        """Iterate over the tasks that were given one by one; raises for those of a text."""
+        if self.text is not None:
+            raise _maracas.Error(f"{self.file}: its tasks are text; `to_csv` returns them")
         return iter(self.tasks)
 
     def _source(self) -> tuple[str, str, str | None]:

@@ -158,7 +158,8 @@ function errorChart(host, vcpu, view, goTo) {
 }
 
 // How long each job took from its release.
-function responseChart(host, vcpu, view, goTo) {
+// A job that is not complete at the end has taken that long at least.
+function responseChart(host, vcpu, view, goTo, end) {
   const { jobs } = vcpu;
   if (!jobs.length) return null;
   const along = Array.from(jobs.release, (at) => at / 1e9);
@@ -169,7 +170,7 @@ function responseChart(host, vcpu, view, goTo) {
   const series = [line, due];
   if (jobs.missed.length) {
     const missed = new Array(jobs.length).fill(null);
-    for (const i of jobs.missed) missed[i] = response[i];
+    for (const i of jobs.missed) missed[i] = response[i] ?? end - jobs.release[i];
     columns.push(missed);
     series.push(SERIES.missed);
   }

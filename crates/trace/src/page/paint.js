@@ -255,7 +255,9 @@ class Painter {
   // Releases, deadlines and ends of jobs; missed deadlines at any scale.
   jobs(vcpu, top) {
     const [pen, jobs] = [this.context, vcpu.jobs];
-    const [begin, end] = [firstAbove(jobs.release, this.from), firstAbove(jobs.release, this.to)];
+    let begin = firstAbove(jobs.release, this.from);
+    if (begin > 0 && jobs.release[begin - 1] === this.from) begin -= 1;
+    const end = firstAbove(jobs.release, this.to);
     if ((end - begin) * 12 < this.right - this.left) {
       pen.fillStyle = this.ink;
       for (let i = begin; i < end; i += 1) {

@@ -275,7 +275,7 @@ class RunPage {
     const vcpu = this.run.vcpus[id];
     const [view, goTo] = [() => this.view(), (stretch) => this.goTo(stretch)];
     this.charts = [errorChart, responseChart]
-      .map((make) => make(this.vcpuHost, vcpu, view, goTo)).filter((it) => it);
+      .map((make) => make(this.vcpuHost, vcpu, view, goTo, this.run.end)).filter((it) => it);
     this.none = element('p', { class: 'muted' }, this.charts.length
       ? CHART_HELP
       : 'It has neither whole periods of its own nor jobs.');

@@ -98,11 +98,16 @@ class Schedule {
       ? it.core === stretch.core : it.vcpu && it.vcpu.id === stretch.vcpu));
     if (row >= 0) this.choose(row);
   }
+  // Goes to the trouble after the one that was gone to, or before it; from elsewhere to the next one
+  // by time, and at first to one that is not over where the view begins.
   step(direction) {
-    const here = this.asked ? this.asked.from : (this.from + this.to) / 2;
-    const beyond = this.troubles.filter((it) => (it.from - here) * direction > 0);
-    const next = direction > 0 ? beyond[0] : beyond[beyond.length - 1];
-    if (next) this.goTo(next);
+    const all = this.troubles;
+    const here = this.asked ? this.asked.from : this.from;
+    let place = all.indexOf(this.asked);
+    if (place >= 0) place += direction;
+    else if (direction < 0) place = all.filter((it) => it.from < here).length - 1;
+    else place = all.findIndex((it) => (this.asked ? it.from > here : it.to > here));
+    if (all[place]) this.goTo(all[place]);
   }
   choose(row) {
     this.chosen = row;

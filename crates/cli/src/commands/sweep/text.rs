@@ -9,7 +9,7 @@ use maracas_sweep::summary::{MEASURES, Standing};
 /// The measures that are shown, with their headings and decimals. The others are in points.csv.
 const SHOWN: [(&str, &str, usize); 5] = [
     ("miss_ratio", "misses/job", 4),
-    ("tardiness_max_us", "tardiness us", 0),
+    ("tardiness_max_us", "max late us", 0),
     ("preemptions_per_job", "preempt/job", 3),
     ("migrations_per_job", "migrate/job", 3),
     ("depth", "levels", 2),
