@@ -79,7 +79,6 @@ fn judge(tasks: &[Task], speed: Speed, m: u128, density: &Exact, looks: &mut u12
         // No task must do more in a window than its density of that, at no less speed.
         return result(*density, bound, *density <= bound);
     }
-    *looks -= needed;
     let mut closest = used;
     for task in tasks {
         // The demand grows up to deadlines, and its excess over the bound is greatest there.
@@ -88,6 +87,7 @@ fn judge(tasks: &[Task], speed: Speed, m: u128, density: &Exact, looks: &mut u12
             let demand = tasks.iter().map(|task| demand(task, window, speed)).sum();
             let share = Exact::new(demand, window * b);
             closest = closest.max(share);
+            *looks -= tasks.len() as u128;
             if share > bound {
                 return result(share, bound, false);
             }
