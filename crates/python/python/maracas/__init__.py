@@ -17,9 +17,10 @@ run.jobs              # one row for each job: polars.DataFrame(run.jobs), pyarro
 run                   # in a notebook: the schedule as a picture
 ```
 
-Times are text with a unit (`"20ms"`) or whole nanoseconds, those of a `Scenario` text. Tables speak Arrow's PyCapsule
-interface, so that pandas, Polars, DuckDB and pyarrow read them without a copy. A policy may be
-written in Python, as a class (`Policy`); `check_policy` holds it to the contract.
+Times are text with a unit (`"20ms"`) or whole nanoseconds, those of a `Scenario` text. Tables
+speak Arrow's PyCapsule interface, so that pandas, Polars, DuckDB and pyarrow read them without a
+copy. A policy may be written in Python, as a class (`Policy`); `check_policy` holds it to the
+contract.
 """
 
 from maracas._maracas import ContractError, Error, Table, __version__
