@@ -257,3 +257,21 @@ fn the_examples_run_and_show_what_they_say() {
         }
     }
 }
+
+#[test]
+fn what_is_left_out_of_files_is_said_once_for_all_of_them() {
+    let scratch = Scratch::new();
+    let tasks = "{ \"tasks\": { \"a\": { \"cpus\": [0], \"run\": 2000, \"timer\": \
+        { \"ref\": \"t\", \"period\": 10000 } } } }";
+    scratch.write("a.json", tasks);
+    scratch.write("b.json", tasks);
+    let files = "[sweep]\ncores = 1\nduration = \"100ms\"\n[tasks]\n\
+        files = [\"a.json\", \"b.json\"]\n[[policy]]\nname = \"p-edf\"\n";
+    scratch.write("s.toml", files);
+    let output = maracas(scratch.path(), &["sweep", "s.toml", "--out", "out"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert_eq!(said.matches("a.json and 1 more: a: `cpus` is left aside").count(), 1, "{said}");
+    let output = maracas(scratch.path(), &["sweep", "s.toml", "--out", "out", "--quiet"]);
+    assert_eq!(text(&output.stderr), "");
+}

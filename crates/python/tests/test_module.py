@@ -296,3 +296,41 @@ def test_the_interpreter_runs_on_while_it_simulates() -> None:
     # It would see none, or one, if the lock were held all the time.
     assert ran
     assert ticks > 5
+
+
+def test_computed_numbers_and_arrays_are_taken() -> None:
+    load = 4 * (0.1 + 0.2)
+    assert str(load) == "1.2000000000000002"
+    drawn = maracas.TaskSet.generate(4, load, 8, seed=1)
+    assert drawn.to_csv() == maracas.TaskSet.generate(4, "1.2", 8, seed=1).to_csv()
+    loads = pd.Series([0.5, 0.1 + 0.2 + 0.3]).to_numpy()
+    study = maracas.Study.of(
+        sweep={"cores": 2, "utilization": loads, "sets": 3, "duration": "100ms"},
+        tasks={"count": 4, "loads": "uunifast", "periods": "harmonic"},
+        policy=[{"name": "p-edf"}],
+    )
+    assert study.items == 6
+
+
+def test_a_text_is_neither_csv_nor_tasks(examples: Path) -> None:
+    with pytest.raises(maracas.Error, match="maracas convert"):
+        maracas.TaskSet.read(examples / "pipeline.json").to_csv()
+    with pytest.raises(maracas.Error, match="its tasks are text"):
+        list(maracas.TaskSet.generate(2, 1.0, 4))
+
+
+def test_a_policy_class_is_no_value_of_a_key() -> None:
+    with pytest.raises(maracas.Error, match="a policy class is for"):
+        maracas.Study.of(policy=[{"name": maracas.Policy}])
+
+
+def test_notes_on_files_are_kept(tmp_path: Path) -> None:
+    timer = {"ref": "t", "period": 10_000}
+    tasks = {"a": {"cpus": [0], "run": 2000, "timer": timer}}
+    for name in ["a.json", "b.json"]:
+        (tmp_path / name).write_text(json.dumps({"tasks": tasks}))
+    file = tmp_path / "s.toml"
+    lines = ["[sweep]", "cores = 1", "[tasks]", 'files = ["a.json", "b.json"]']
+    file.write_text("\n".join([*lines, "[[policy]]", 'name = "p-edf"', ""]))
+    notes = maracas.Study.read(file).notes
+    assert any("a.json and 1 more: a: `cpus` is left aside" in note for note in notes), notes
