@@ -330,7 +330,7 @@ def test_notes_on_files_are_kept(tmp_path: Path) -> None:
     for name in ["a.json", "b.json"]:
         (tmp_path / name).write_text(json.dumps({"tasks": tasks}))
     file = tmp_path / "s.toml"
-    lines = ["[sweep]", "cores = 1", "[tasks]", 'files = ["a.json", "b.json"]']
+    lines = ["[sweep]", "cores = 1", 'duration = "1s"', "[tasks]", 'files = ["a.json", "b.json"]']
     file.write_text("\n".join([*lines, "[[policy]]", 'name = "p-edf"', ""]))
     notes = maracas.Study.read(file).notes
     assert any("a.json and 1 more: a: `cpus` is left aside" in note for note in notes), notes
