@@ -14,8 +14,8 @@ const SPEEDS: u128 = 50;
 /// must be looked at grow as that falls. As in SchedCAT.
 const UNUSED: u128 = 10;
 /// How often the demand of a task in a window is worked out at most, all speeds together, so that
-/// the test ends soon where periods are far apart. Ours: it changes no verdict of docs/results.md. A
-/// speed that would need more is judged by density.
+/// the test ends soon where periods are far apart. Ours: it changes no verdict of docs/results.md.
+/// A speed that would need more is judged by density.
 const LOOKS: u128 = 20_000_000;
 
 /// A speed a/b of a core.
