@@ -44,7 +44,7 @@ struct maracas_vcpu {
     uint64_t budget_ns;
     uint64_t period_ns;
     uint64_t deadline_ns;   /* at most the period */
-    uint64_t offset_ns;     /* of the first periodic job, from now */
+    uint64_t offset_ns;     /* of the first periodic job, from now; at least 20 ms count */
     uint64_t bandwidth;     /* of memory, of its own, in bytes a second; 0 = none */
     const char *name;       /* NULL: the run chooses one */
     int32_t core;           /* on which it must be; -1 = any */
@@ -65,7 +65,8 @@ struct maracas_vcpu {
 /* Like maracas_vcpu_create, or with jobs like maracas_task_create. */
 bool maracas_create_vcpu(const struct maracas_vcpu *vcpu);
 
-/* Ends the calling thread's VCPU; the thread goes on as an ordinary one. */
+/* Ends the calling thread's VCPU; the thread goes on as an ordinary one. A forked child has no VCPU
+ * of its parent's. Where the runtime does not answer, the thread has its VCPU still. */
 bool maracas_vcpu_destroy(void);
 
 /* Waits for the next job of the calling thread's task, or of the VCPU on which the run started
@@ -107,14 +108,15 @@ void maracas_buffer_destroy(struct maracas_buffer *buffer);
 
 /* Puts private anonymous memory into frames of the colours: same addresses, same content, while any
  * thread uses it. Needs Linux 6.8 and CAP_SYS_ADMIN. Frames that are shared with a forked process or
- * in use by a device stay: maracas_wrong_pages counts. */
+ * pinned for a device stay: maracas_wrong_pages counts. */
 bool maracas_recolor(const void *memory, size_t bytes, uint64_t mask, uint32_t colors);
 
 /* How many pages lie in frames of other colours; -1 where that cannot be seen. */
 int64_t maracas_wrong_pages(const void *memory, size_t bytes, uint64_t mask, uint32_t colors);
 
-/* Why the calling thread's last failed call failed. Empty if none has. Valid until the thread's
- * next failing call. */
+/* Why the calling thread's last failed call failed. Empty if none has, and in the destructors of a
+ * thread's data (pthread_key_create), where calls that concern its VCPU fail. Valid until the
+ * thread's next failing call. */
 const char *maracas_last_error(void);
 
 #ifdef __cplusplus

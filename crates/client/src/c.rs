@@ -18,7 +18,9 @@ fn reported<T, E: Display>(result: Result<T, E>) -> Option<T> {
     result
         .map_err(|error| {
             let text = error.to_string().replace('\0', " ");
-            LAST.set(CString::new(text).unwrap_or_default());
+            let text = CString::new(text).unwrap_or_default();
+            // Gone where the thread is ending and a destructor of its data calls.
+            let _ = LAST.try_with(|last| last.replace(text));
         })
         .ok()
 }
@@ -218,5 +220,5 @@ extern "C" fn maracas_wrong_pages(
 
 #[unsafe(no_mangle)]
 extern "C" fn maracas_last_error() -> *const c_char {
-    LAST.with_borrow(|last| last.as_ptr())
+    LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }

@@ -80,6 +80,11 @@ impl Connection {
         &self.greeting
     }
 
+    /// The socket of the run.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Creates a VCPU for threads of this user.
     ///
     /// # Errors

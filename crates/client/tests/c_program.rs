@@ -100,6 +100,43 @@ int main(int argc, char **argv) {
 }
 "#;
 
+/// Calls from a destructor of thread-specific data: by then the library's own data of the thread is
+/// gone.
+const AT_THREAD_END: &str = r#"
+#define _POSIX_C_SOURCE 200809L
+#include "maracas.h"
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static pthread_key_t key;
+static int called;
+
+static void at_end(void *unused) {
+    struct maracas_job job;
+    (void)unused;
+    if (maracas_vcpu_destroy() || maracas_job_done() || maracas_job_wait(&job)) exit(1);
+    if (maracas_task_create(2000000, 10000000, 0)) exit(2);
+    if (strlen(maracas_last_error()) != 0) exit(3);
+    called++;
+}
+
+static void *work(void *unused) {
+    pthread_setspecific(key, &key);
+    if (maracas_vcpu_destroy()) exit(4);
+    if (strstr(maracas_last_error(), "created no VCPU") == NULL) exit(5);
+    return unused;
+}
+
+int main(void) {
+    pthread_t thread;
+    if (pthread_key_create(&key, at_end)) return 6;
+    if (pthread_create(&thread, NULL, work, NULL)) return 7;
+    pthread_join(thread, NULL);
+    return called == 1 ? 0 : 8;
+}
+"#;
+
 /// The static library that this test was built beside, or one step above.
 fn library() -> Option<PathBuf> {
     let own = env::current_exe().ok()?;
@@ -144,6 +181,14 @@ fn a_c_program_compiles_links_and_reads_its_errors() {
         let said = String::from_utf8_lossy(&output.stdout);
         assert_eq!(output.status.code(), Some(0), "it said: {said}");
         assert!(said.contains("none.sock: No such file or directory"), "it said: {said}");
+    });
+}
+
+#[test]
+fn a_thread_that_calls_as_it_ends_gets_errors() {
+    with_program("end", AT_THREAD_END, |directory, program| {
+        let status = program.env("MARACAS_SOCKET", directory.join("none.sock")).status().unwrap();
+        assert_eq!(status.code(), Some(0), "{status}");
     });
 }
 

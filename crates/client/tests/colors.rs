@@ -131,6 +131,66 @@ fn locked_memory_is_moved_too_and_stays_locked() {
     assert!(flags.split(' ').any(|flag| flag == "lo"), "{flags}");
 }
 
+/// Takes the right to lock any amount of memory from the calling thread, and what it may lock is
+/// `bytes` in all. False where that is not possible.
+fn may_lock_only(bytes: u64) -> bool {
+    /// `_LINUX_CAPABILITY_VERSION_3`, and its structures of `linux/capability.h`.
+    const VERSION: u32 = 0x2008_0522;
+    const IPC_LOCK: u32 = 14;
+    let (mut header, mut sets) = ([VERSION, 0], [[0_u32; 3]; 2]);
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: structures of our own, of the length that the kernel expects.
+    unsafe {
+        let got = libc::syscall(libc::SYS_capget, header.as_mut_ptr(), sets.as_mut_ptr());
+        sets[0][0] &= !(1 << IPC_LOCK);
+        let read = libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit);
+        limit.rlim_cur = bytes.min(limit.rlim_max);
+        (got, read) == (0, 0)
+            && libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) == 0
+            && libc::syscall(libc::SYS_capset, header.as_mut_ptr(), sets.as_mut_ptr()) == 0
+    }
+}
+
+/// Anonymous memory in one mapping, with content; for the rest of the process.
+fn mapping(pages: usize) -> &'static mut [u8] {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let bytes = pages * 4096;
+    // SAFETY: a new mapping of this length, which is never unmapped.
+    unsafe {
+        let base = libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0);
+        assert_ne!(base, libc::MAP_FAILED);
+        std::slice::from_raw_parts_mut(base.cast(), bytes)
+    }
+}
+
+#[test]
+fn a_limit_of_locked_memory_is_none_for_memory_that_is_not_locked() {
+    let Some(_) = set(1, 16) else { return };
+    // The first pages are locked; the frames for the rest are sought among 16 MiB, more than a
+    // process may lock here. Those for the first ones seldom are, and then these stay.
+    const LOCKED: usize = 16;
+    let memory = mapping(1024);
+    pattern(memory);
+    let range = memory.as_ptr_range_usize();
+    // SAFETY: memory of our own.
+    if unsafe { libc::mlock(range.start as *const _, LOCKED * 4096) } != 0 {
+        return skip("the right to lock memory");
+    }
+    let recolored = thread::spawn(move || {
+        let able = may_lock_only(8 << 20);
+        able.then(|| [1, 2].map(|mask| recolor(range.clone(), ColorSet::new(mask, 16).unwrap())))
+    });
+    let Some(recolored) = recolored.join().unwrap() else {
+        return skip("the right to give up rights");
+    };
+    for done in recolored {
+        let done = done.expect("no lock is needed beyond what is locked");
+        assert!(done.left <= (LOCKED + COMPACTED) as u64, "{done:?}");
+    }
+    assert!(holds_pattern(memory));
+}
+
 #[test]
 fn what_cannot_be_had_is_refused_with_numbers() {
     let Some(set) = set(1, 64) else { return };

@@ -10,7 +10,9 @@ use maracas_client::color::{Buffer, ColorSet, Pagemap};
 use maracas_core::control::color_page as words;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -205,6 +207,17 @@ impl Page {
         let at = words::SLOTS + place * words::SLOT + word;
         self.file.read_exact_at(&mut bytes, at as u64 * 8).map_or(0, |()| u64::from_ne_bytes(bytes))
     }
+    /// Locks a slot, if no process has it.
+    fn lock(&self, place: usize) -> bool {
+        // SAFETY: a plain structure of numbers, which the kernel reads.
+        unsafe {
+            let mut lock: libc::flock = std::mem::zeroed();
+            lock.l_type = libc::F_WRLCK as libc::c_short;
+            lock.l_start = ((words::SLOTS + place * words::SLOT) * 8) as libc::off_t;
+            lock.l_len = (words::SLOT * 8) as libc::off_t;
+            libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) == 0
+        }
+    }
     fn order(&self, number: u64, mask: u64, colors: u64) {
         self.write(words::MASK, mask);
         self.write(words::COLORS, colors);
@@ -212,7 +225,6 @@ impl Page {
         // Shared memory of the same file, as the runtime wakes.
         // SAFETY: a new mapping that only the kernel looks at.
         unsafe {
-            use std::os::fd::AsRawFd;
             let fd = self.file.as_raw_fd();
             let null = std::ptr::null_mut();
             let at = libc::mmap(null, 4096, libc::PROT_READ, libc::MAP_SHARED, fd, 0);
@@ -391,5 +403,108 @@ fn a_hostile_page_does_no_harm() {
         thread::sleep(Duration::from_millis(100));
         assert_eq!(program.ask().1, hash);
         program.end();
+    });
+}
+
+/// Closes all descriptors but the standard ones, as daemons do, and opens files of its own. Each
+/// line of input is answered by how many of these are open, here and in a child forked just then.
+const CLOSING: &str = r#"
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { FILES = 40 };
+static int file[FILES];
+
+static int open_ones(void) {
+    int count = 0;
+    for (int i = 0; i < FILES; i++) count += fcntl(file[i], F_GETFD) != -1;
+    return count;
+}
+
+int main(void) {
+    char line[64];
+    if (!fgets(line, sizeof line, stdin)) return 1;
+    for (int number = 3; number < 256; number++) close(number);
+    for (int i = 0; i < FILES; i++) file[i] = open("/dev/zero", O_RDONLY);
+    do {
+        int status = 0;
+        pid_t child = fork();
+        if (child == 0) {
+            usleep(50000);
+            _exit(open_ones());
+        }
+        waitpid(child, &status, 0);
+        printf("%d %d\n", open_ones(), WEXITSTATUS(status));
+        fflush(stdout);
+    } while (fgets(line, sizeof line, stdin));
+    puts("done");
+    return 0;
+}
+"#;
+
+#[test]
+fn a_program_that_closes_all_descriptors_keeps_its_own_and_is_recoloured() {
+    with_program("closing", CLOSING, |program, library, directory| {
+        let page = Page::create(directory);
+        let mut program = Program::start(program, library, &page.path);
+        let pid = u64::from(program.child.id());
+        program.until("the program", || page.slot(0, words::PROCESS) == pid);
+        // What the thread opens after it has its slot, it opens by now.
+        thread::sleep(Duration::from_millis(100));
+        let mut open = || {
+            program.input.write_all(b"?\n").unwrap();
+            program.read()
+        };
+        assert_eq!(open(), "40 40");
+        page.order(1, 0b01, 2);
+        thread::sleep(Duration::from_millis(100));
+        assert_eq!(open(), "40 40");
+        program.until("the order's end", || page.slot(0, words::FINISHED) == 1);
+        assert_eq!(page.slot(0, words::ERROR), 0);
+        program.end();
+    });
+}
+
+/// Forks when it is asked to, says the child's number, and waits; so does the child.
+const FORKING: &str = r#"
+#include <stdio.h>
+#include <unistd.h>
+
+int main(void) {
+    char line[64];
+    if (!fgets(line, sizeof line, stdin)) return 1;
+    pid_t child = fork();
+    if (child != 0) {
+        printf("%d\n", (int)child);
+        fflush(stdout);
+    }
+    /* Not for good, should the test fail. */
+    alarm(60);
+    for (;;) pause();
+}
+"#;
+
+#[test]
+fn a_child_forked_before_the_rights_are_there_does_not_keep_its_parents_slot() {
+    with_program("forking", FORKING, |program, library, directory| {
+        let page = Page::create(directory);
+        // A runtime that answers late.
+        let _socket = UnixListener::bind(directory.join("page.door")).unwrap();
+        let mut program = Program::start(program, library, &page.path);
+        let pid = u64::from(program.child.id());
+        program.until("the program", || page.slot(0, words::PROCESS) == pid);
+        program.input.write_all(b"fork\n").unwrap();
+        let child: i32 = program.read().parse().unwrap();
+        // Its own thread takes the next slot, as the first one is taken.
+        program.until("the child", || page.slot(1, words::PROCESS) == child as u64);
+        assert!(!page.lock(0), "the parent lives");
+        program.child.kill().unwrap();
+        program.child.wait().unwrap();
+        let free = page.lock(0);
+        // SAFETY: a child of our own child, which waits for this.
+        unsafe { libc::kill(child, libc::SIGKILL) };
+        assert!(free, "a child holds the slot of its parent, which is dead");
     });
 }

@@ -5,20 +5,26 @@
 //! ones ([`super::swap`] says how the other threads go on meanwhile); while the order stands it
 //! scans again now and then, for memory that was added later. Everything it does is on the time of
 //! the VCPU that the program runs on.
+//!
+//! The thread has a table of descriptors of its own: programs close descriptors that they do not
+//! know (`closefrom`) and open files by the same numbers, which must be no concern of this thread,
+//! nor its files theirs. So a forked child has none of its files either, and no lock on its
+//! parent's slot.
 
 mod descriptors;
 mod slot;
 
 use super::pagemap::Pagemap;
+use super::swap::know_forks;
 use super::sweep::{Recolored, Sweep, quietly};
 use super::userfault::Right;
 use super::{ColorSet, Error};
 use maracas_core::control::{COLORS_VARIABLE, color_page as words};
 use slot::Slot;
-use std::os::fd::{AsRawFd, RawFd};
+use std::fs::File;
+use std::os::fd::IntoRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
-use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 use std::{env, thread};
 
@@ -43,35 +49,38 @@ extern "C" fn before_main() {
     if page_path().is_some() {
         static HANDLER: Once = Once::new();
         HANDLER.call_once(|| {
+            // Before there are threads that could fork.
+            know_forks();
             // A child has its own memory and, of the threads, only the one that forked.
             // SAFETY: a handler without arguments that lives as long as the process.
-            unsafe { libc::pthread_atfork(None, None, Some(start_in_child)) };
+            unsafe { libc::pthread_atfork(None, None, Some(start)) };
         });
         start();
     }
 }
 
-/// What the thread holds open: a forked child closes it, or the parent's slot would stay locked
-/// beyond the parent's life.
-static HELD: [AtomicI32; 3] = [const { AtomicI32::new(NOTHING) }; 3];
-const NOTHING: RawFd = -1;
-
-extern "C" fn start_in_child() {
-    for held in &HELD {
-        let fd = held.swap(NOTHING, Ordering::Relaxed);
-        if fd != NOTHING {
-            // SAFETY: the thread that owned it does not exist here.
-            unsafe { libc::close(fd) };
-        }
-    }
-    start();
-}
-
 /// Starts the thread. If it cannot be started nothing is moved, and the runtime does not wait for
 /// it, since it is not attached.
-fn start() {
+extern "C" fn start() {
+    let Some(path) = page_path() else { return };
     let builder = thread::Builder::new().name("maracas-colors".into());
-    let _ = quietly(|| builder.spawn(|| page_path().and_then(|path| follow(&path))));
+    let _ = quietly(|| builder.spawn(move || own_descriptors().and_then(|()| follow(&path))));
+}
+
+/// Gives the calling thread an empty table of descriptors; the other threads' stays as it is.
+/// `None` where the kernel does not (before Linux 5.9, which cannot move pages in use either).
+fn own_descriptors() -> Option<()> {
+    let (first, last, flags) = (0, libc::c_uint::MAX, libc::CLOSE_RANGE_UNSHARE);
+    // SAFETY: it concerns this thread alone, which has nothing open yet.
+    if unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) } != 0 {
+        return None;
+    }
+    // The standard ones are to be no file of ours: what a panic says is written to one of them.
+    (0..=libc::STDERR_FILENO).try_for_each(|_| {
+        let null = File::options().read(true).write(true).open("/dev/null").ok()?;
+        let _ = null.into_raw_fd();
+        Some(())
+    })
 }
 
 /// The page of orders, in a program that has no more rights than its caller: one that has writes
@@ -86,10 +95,6 @@ fn page_path() -> Option<PathBuf> {
 fn follow(path: &Path) -> Option<()> {
     let slot = Slot::claim(path)?;
     let rights = descriptors::knock(path);
-    let held = [Some(slot.descriptor()), rights.pagemap(), rights.device()];
-    for (place, fd) in HELD.iter().zip(held) {
-        place.store(fd.unwrap_or(NOTHING), Ordering::Relaxed);
-    }
     let (mut done, mut pause) = (0, None);
     loop {
         let order = slot.order()?;
@@ -117,17 +122,6 @@ struct Rights {
 }
 
 impl Rights {
-    fn pagemap(&self) -> Option<RawFd> {
-        self.pagemap.as_ref().ok().map(AsRawFd::as_raw_fd)
-    }
-
-    fn device(&self) -> Option<RawFd> {
-        match &self.right {
-            Right::Own => None,
-            Right::Device(file) => Some(file.as_raw_fd()),
-        }
-    }
-
     /// Puts all memory of this process into frames of the colours; the error number, or 0.
     fn carry_out(&self, mask: u64, colors: u64) -> (Recolored, i32) {
         if mask == 0 {

@@ -4,7 +4,6 @@ use super::sys::page_size;
 use super::{ColorSet, Error, Report, cannot};
 use std::fs::File;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::FileExt;
 
 /// Entries of one read: half a page of them, so that a read touches little of our own memory.
@@ -25,12 +24,6 @@ impl Page {
     /// Whether no other process, and no other address, has the frame too (since Linux 4.2).
     pub const fn is_exclusive(self) -> bool {
         self.0 >> 56 & 1 == 1
-    }
-}
-
-impl AsRawFd for Pagemap {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
     }
 }
 

@@ -36,7 +36,8 @@ impl<'a> Pool<'a> {
         Self { pagemap, set, regions, spares, locked: false, seen: 0, limit, found: 0 }
     }
 
-    /// Searches until `wanted` pages are there.
+    /// Searches until `wanted` pages are there. What is found is not locked, so a pool that is must
+    /// be unlocked before.
     pub(super) fn need(&mut self, wanted: usize) -> Result<(), Error> {
         while self.spares.len() < wanted {
             let missing = wanted - self.spares.len();
@@ -58,9 +59,6 @@ impl<'a> Pool<'a> {
         let region = Region::map(pages).map_err(cannot("map memory"))?;
         // A child that is forked meanwhile would share the frames, which could then not be moved.
         region.advise(libc::MADV_DONTFORK).map_err(cannot("keep memory from children"))?;
-        if self.locked {
-            region.lock(true).map_err(cannot("lock memory"))?;
-        }
         region.populate().map_err(cannot("take memory"))?;
         let (before, set, spares) = (self.spares.len(), self.set, &mut self.spares);
         self.pagemap.read(region.range(), |address, page| {

@@ -4,8 +4,10 @@
 //! put back: `UFFDIO_MOVE` out, copy, `UFFDIO_MOVE` in. A thread that touches the page meanwhile,
 //! in user mode or within a system call, waits in the kernel. No thread is stopped, no signal is
 //! sent, no system call is interrupted, and no mapping is split for good. The kernel refuses to
-//! take pages that a device may be writing to (`O_DIRECT`, io_uring) or that another process has
-//! too.
+//! take pages that are pinned for a device (`FOLL_PIN`: buffers registered with io_uring, RDMA,
+//! `O_DIRECT` where it pins) or that another process has too. It does not see plain references
+//! (`FOLL_GET`: `O_DIRECT` on NFS, for one): what a device writes by one after its page was taken
+//! is lost.
 //!
 //! # What other threads may do meanwhile
 //! While pages are registered here, the kernel blocks every thread that changes mappings among them
@@ -220,8 +222,8 @@ fn yield_now() {
     unsafe { libc::sched_yield() };
 }
 
-/// While it lives, `fork` waits.
-struct NoForks;
+/// While it lives, `fork` waits, possibly with locks of the allocator: nothing may be allocated.
+pub(super) struct NoForks;
 
 /// The lock between forks and batches. The system's own kind: it is let go by the handlers that
 /// run on both sides of a fork, which a guard cannot do.
@@ -242,14 +244,20 @@ extern "C" fn unlock_forks() {
     unsafe { libc::pthread_mutex_unlock(FORKS.0.get()) };
 }
 
+/// Has forks wait for [`NoForks`] from now on.
+pub(super) fn know_forks() {
+    static HANDLERS: Once = Once::new();
+    HANDLERS.call_once(|| {
+        let (before, after) = (Some(lock_forks as _), Some(unlock_forks as _));
+        // SAFETY: handlers without arguments that live as long as the process.
+        unsafe { libc::pthread_atfork(before, after, after) };
+    });
+}
+
 impl NoForks {
-    fn now() -> Self {
-        static HANDLERS: Once = Once::new();
-        HANDLERS.call_once(|| {
-            let (before, after) = (Some(lock_forks as _), Some(unlock_forks as _));
-            // SAFETY: handlers without arguments that live as long as the process.
-            unsafe { libc::pthread_atfork(before, after, after) };
-        });
+    /// Waits for a fork that is under way.
+    pub(super) fn now() -> Self {
+        know_forks();
         lock_forks();
         Self
     }

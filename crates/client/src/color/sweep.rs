@@ -25,8 +25,8 @@ pub struct Recolored {
 
 /// Puts the memory of `range` (addresses of this process) into frames of the colours, under the
 /// same addresses, with the same content, whichever threads use it meanwhile. What is no private
-/// anonymous writable memory stays, and so do frames that are shared with a forked process or that
-/// a device uses. The range gets no huge pages from here on.
+/// anonymous writable memory stays, and so do frames that are shared with a forked process or
+/// pinned for a device. The range gets no huge pages from here on.
 ///
 /// # Errors
 /// [`Error::Hidden`] and [`Error::NoMove`] where the rights lack, [`Error::NotFound`] where the
@@ -126,6 +126,11 @@ impl<'a> Sweep<'a> {
         })?;
         self.done.left += left;
         for pages in wrong.chunks(GATHERED) {
+            // What was locked for memory before may be more than the program may lock once the
+            // pool has grown.
+            if self.pool.is_locked() {
+                self.change_lock();
+            }
             if let Err(error) = self.pool.need(pages.len()) {
                 self.done.left += pages.len() as u64;
                 return Err(error);
@@ -149,8 +154,7 @@ impl<'a> Sweep<'a> {
         let stayed = self.exchange(mapping, pages)?;
         let unlike = |(_, why): &&(usize, i32)| *why == libc::EINVAL;
         if stayed.iter().any(|page| unlike(&page)) {
-            // Refused where the program may lock no more; then the pages stay a second time.
-            let _ = self.change_lock();
+            self.change_lock();
         }
         let pages: Vec<_> = stayed.iter().map(|(page, _)| *page).collect();
         let free = quarantine::without(&pages);
@@ -204,9 +208,20 @@ impl<'a> Sweep<'a> {
         Ok(stayed)
     }
 
-    /// Makes the pool what it was not: locked, or not.
-    fn change_lock(&mut self) -> io::Result<()> {
+    /// Makes the pool what it was not: locked, or not. Where the program may lock no more it is
+    /// unlocked again, and locked pages stay.
+    fn change_lock(&mut self) {
         let locked = !self.pool.is_locked();
+        if self.lock(locked).is_err() {
+            let _ = self.lock(false);
+        }
+    }
+
+    /// Locks the pool and the stash, or unlocks both.
+    ///
+    /// # Errors
+    /// Where the program may lock no more; some of both may be locked then.
+    fn lock(&mut self, locked: bool) -> io::Result<()> {
         self.stash.lock(locked)?;
         self.pool.lock(locked)
     }

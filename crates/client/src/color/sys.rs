@@ -2,6 +2,7 @@
 
 use std::io;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::LazyLock;
 use std::{fs, ptr};
 
@@ -105,7 +106,7 @@ impl Drop for Region {
 }
 
 /// Pages that a search may hold: half of what the kernel calls available, here and in the control
-/// group whose memory is limited.
+/// groups whose memory is limited.
 pub(super) fn search_limit() -> usize {
     let kib = |text: &str| text.split_whitespace().nth(1)?.parse::<usize>().ok();
     let info = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -114,15 +115,49 @@ pub(super) fn search_limit() -> usize {
     host.min(group_limit().unwrap_or(usize::MAX)) / 2 / page_size()
 }
 
-/// What is left to our control group (version 2), if it is limited.
+/// Bytes that are left to our control groups, if one of them is limited.
 fn group_limit() -> Option<usize> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let path = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    let number = |name: &str| {
-        let file = format!("/sys/fs/cgroup/{path}/{name}");
-        fs::read_to_string(file).ok()?.trim().parse::<usize>().ok()
+    left(Path::new("/sys/fs/cgroup"), &groups)
+}
+
+/// Bytes that are left to the control groups of `groups`, lines as of `/proc/self/cgroup`
+/// (cgroups(7)), and to those above them; the hierarchies are mounted below `root` at their usual
+/// places. A group alone says little: its own memory may be limited above it only.
+fn left(root: &Path, groups: &str) -> Option<usize> {
+    groups.lines().filter_map(|line| left_on(root, line)).min()
+}
+
+/// As [`left`], of one line.
+fn left_on(root: &Path, line: &str) -> Option<usize> {
+    let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+    let path = Path::new(path.trim_start_matches('/'));
+    let mounts: &[&str] = match controllers {
+        // Version 2: alone, or beside version 1.
+        "" => &["", "unified"],
+        "memory" => &["memory"],
+        _ => &[],
     };
-    Some(number("memory.max")?.saturating_sub(number("memory.current")?))
+    let of_mount = |mount: &&str| {
+        let mount = root.join(mount);
+        path.ancestors().filter_map(|group| left_in(&mount.join(group))).min()
+    };
+    mounts.iter().filter_map(of_mount).min()
+}
+
+/// Bytes that are left to one control group, of either version, if it is limited. What it caches
+/// of files and has not used lately is as good as free, as in `MemAvailable`.
+fn left_in(group: &Path) -> Option<usize> {
+    let read = |name: &str| fs::read_to_string(group.join(name)).ok();
+    let number = |name: &str| read(name)?.trim().parse::<usize>().ok();
+    let limits = ["memory.max", "memory.high", "memory.limit_in_bytes"];
+    let limit = limits.into_iter().filter_map(number).min()?;
+    let used = number("memory.current").or_else(|| number("memory.usage_in_bytes"))?;
+    let stat = read("memory.stat").unwrap_or_default();
+    let cached = |name| stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    // Version 1 counts the groups below only in the first of them.
+    let cached = cached("total_inactive_file ").or_else(|| cached("inactive_file ")).unwrap_or(0);
+    Some(limit.saturating_sub(used.saturating_sub(cached)))
 }
 
 /// How many mappings this process has, and how many it may have.
@@ -131,4 +166,74 @@ pub(super) fn mappings() -> (usize, usize) {
     let most = fs::read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default();
     // 65530 is the kernel's default where it cannot be read.
     (maps.lines().count(), most.trim().parse().unwrap_or(65_530))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    /// A tree of control groups in a directory of its own.
+    struct Tree(PathBuf);
+
+    impl Tree {
+        fn new(name: &str, files: &[(&str, &str)]) -> Self {
+            let name = format!("maracas-groups-{name}-{}", std::process::id());
+            let tree = Self(std::env::temp_dir().join(name));
+            for (file, content) in files {
+                let file = tree.0.join(file);
+                fs::create_dir_all(file.parent().unwrap()).unwrap();
+                fs::write(file, content).unwrap();
+            }
+            tree
+        }
+    }
+
+    impl Drop for Tree {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_limit_above_our_group_counts() {
+        // Our own group has the controller of memory not at all.
+        let tree = Tree::new(
+            "two",
+            &[
+                ("a/memory.max", "1000\n"),
+                ("a/memory.high", "max\n"),
+                ("a/memory.current", "900\n"),
+                ("a/memory.stat", "anon 300\ninactive_file 600\n"),
+                ("a/b/memory.max", "max\n"),
+                ("a/b/memory.high", "500\n"),
+                ("a/b/memory.current", "200\n"),
+                ("a/b/c/cpuset.cpus", "0\n"),
+            ],
+        );
+        let left = |groups| left(&tree.0, groups);
+        assert_eq!(left("0::/a/b/c\n"), Some(300), "memory.high of b");
+        assert_eq!(left("0::/a\n"), Some(700), "memory.max of a, without its cache");
+        assert_eq!(left("0::/\n"), None);
+        assert_eq!(left("1:memory:/a/b/c\n"), None, "no memory mounted by itself");
+    }
+
+    #[test]
+    fn a_limit_of_version_1_counts() {
+        let tree = Tree::new(
+            "one",
+            &[
+                ("memory/a/memory.limit_in_bytes", "2000\n"),
+                ("memory/a/memory.usage_in_bytes", "1900\n"),
+                ("memory/a/memory.stat", "inactive_file 1\ntotal_inactive_file 50\n"),
+                ("memory/a/b/memory.limit_in_bytes", "9223372036854771712\n"),
+                ("memory/a/b/memory.usage_in_bytes", "10\n"),
+                ("unified/a/memory.max", "40\n"),
+                ("unified/a/memory.current", "10\n"),
+            ],
+        );
+        let left = |groups| left(&tree.0, groups);
+        assert_eq!(left("4:memory:/a/b\n1:cpu:/a\n0::/\n"), Some(150));
+        assert_eq!(left("4:memory:/a/b\n0::/a\n"), Some(30), "memory of version 2");
+    }
 }

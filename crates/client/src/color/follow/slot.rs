@@ -1,9 +1,10 @@
 //! This process' place in the page of orders.
 
+use super::super::swap::NoForks;
 use super::super::sweep::Recolored;
 use super::words;
 use std::fs::{File, OpenOptions};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
@@ -23,8 +24,6 @@ pub(super) struct Order {
 #[derive(Debug)]
 pub(super) struct Slot {
     file: File,
-    /// Device and inode: a program that closes all descriptors may open another file in its place.
-    inode: (u64, u64),
     place: usize,
     /// Where the page's first word is mapped: an address for the kernel, which is never read here,
     /// since another process may truncate the file.
@@ -50,14 +49,8 @@ impl Slot {
         let other = (0..words::PROCESSES).any(|place| taken(place) && !try_lock(&file, place));
         let free = || (0..words::PROCESSES).find(|place| try_lock(&file, *place));
         let place = if other { None } else { free() }?;
-        let (null, bytes, fd) = (ptr::null_mut(), words::WORDS * WORD, file.as_raw_fd());
-        // SAFETY: a new mapping, which touches no memory of ours and outlives the descriptor.
-        let base = unsafe { libc::mmap(null, bytes, libc::PROT_READ, libc::MAP_SHARED, fd, 0) };
-        if base == libc::MAP_FAILED {
-            return None;
-        }
-        let inode = (found.dev(), found.ino());
-        let slot = Self { file, inode, place, futex: base as usize };
+        let futex = map(&file)?;
+        let slot = Self { file, place, futex };
         // What a dead process left here has no owner.
         slot.report(0, Recolored::default(), 0)?;
         slot.write(words::PROCESS, pid)?;
@@ -107,12 +100,7 @@ impl Slot {
 
     /// Whether the page is still there.
     fn check(&self) -> Option<()> {
-        let found = self.file.metadata().ok()?;
-        ((found.dev(), found.ino()) == self.inode && found.nlink() > 0).then_some(())
-    }
-
-    pub(super) fn descriptor(&self) -> RawFd {
-        self.file.as_raw_fd()
+        (self.file.metadata().ok()?.nlink() > 0).then_some(())
     }
 
     fn write(&self, word: usize, value: u64) -> Option<()> {
@@ -126,6 +114,21 @@ impl Drop for Slot {
         // SAFETY: our own mapping, used no more.
         unsafe { libc::munmap(self.futex as *mut _, words::WORDS * WORD) };
     }
+}
+
+/// Maps the page in this process and none that it forks: a mapping keeps the file open, and with it
+/// the lock, beyond this process' life. The address.
+fn map(file: &File) -> Option<usize> {
+    let (null, bytes, fd) = (ptr::null_mut(), words::WORDS * WORD, file.as_raw_fd());
+    let _forks = NoForks::now();
+    // SAFETY: a new mapping, which touches no memory of ours and outlives the descriptor.
+    let base = unsafe { libc::mmap(null, bytes, libc::PROT_READ, libc::MAP_SHARED, fd, 0) };
+    if base == libc::MAP_FAILED {
+        return None;
+    }
+    // SAFETY: advice on that mapping.
+    unsafe { libc::madvise(base, bytes, libc::MADV_DONTFORK) };
+    Some(base as usize)
 }
 
 const fn word_of(place: usize, word: usize) -> usize {
