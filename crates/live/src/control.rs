@@ -36,7 +36,7 @@ use gate::{Gate, Waiting, ring};
 use maracas_core::control::{
     Gauges, Message, NewVcpu, Reply, Request, VERSION, VcpuState, check_reservation,
 };
-use maracas_core::{CoreId, Duration, Instant, JobId, Reservation, Vcpu, VcpuId};
+use maracas_core::{Arrival, CoreId, Duration, Instant, JobId, Reservation, Vcpu, VcpuId};
 use maracas_live_core::priority;
 use peer::Peer;
 use rustix::process::setpriority_process;
@@ -50,8 +50,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::{io, thread, time};
 
-/// Clients at once. Beyond that the one that has been silent longest must leave.
+/// Clients at once that have no jobs. Beyond that the one that has been silent longest must leave.
 const CLIENTS: usize = 64;
+/// Clients at once that have the jobs of a VCPU: two descriptors each, of the 1024 that a process
+/// may have everywhere.
+const JOB_CLIENTS: usize = 256;
 /// An answer of the agents about all VCPUs serves all clients that ask for a hundred times as long
 /// as it took, so that one that asks without end costs them 1 % of a core on any host: 20 us each
 /// time on a fast one, 200 us in the lab.
@@ -62,6 +65,10 @@ const FRESH: Duration = Duration::from_millis(2);
 const STALE: Duration = Duration::from_millis(50);
 /// New connections are accepted this often a turn.
 const KNOCKS: usize = 16;
+
+/// The first release comes no sooner after a request than this: by then the threads are bound,
+/// which takes 1 to 10 ms, and one that is past would be left out.
+const BOUND: Duration = Duration::from_millis(20);
 
 /// What the socket gives access to: a [`Handle`], or a stand-in in tests.
 pub trait Served: Send + 'static {
@@ -255,7 +262,8 @@ impl<R: Served> Desk<R> {
         let mut set = vec![
             entry(stop.as_raw_fd(), libc::POLLIN),
             entry(self.gate.wakeup().as_raw_fd(), libc::POLLIN),
-            entry(listener.as_fd().as_raw_fd(), libc::POLLIN),
+            // What cannot be let in waits in the socket's queue.
+            entry(if self.is_full() { -1 } else { listener.as_fd().as_raw_fd() }, libc::POLLIN),
         ];
         let fixed = set.len();
         for client in &self.clients {
@@ -318,7 +326,7 @@ impl<R: Served> Desk<R> {
     /// the others waiting.
     fn admit(&mut self, listener: &UnixListener) {
         for _ in 0..KNOCKS {
-            if self.gate.is_hinted() {
+            if self.gate.is_hinted() || self.is_full() {
                 return;
             }
             let Ok((stream, _)) = listener.accept() else { return };
@@ -333,24 +341,31 @@ impl<R: Served> Desk<R> {
                 }
             };
             let Ok(client) = Connection::new(stream, peer, self.turn) else { continue };
-            if self.clients.len() == CLIENTS {
-                self.make_room();
+            if let Some(socket) = self.surplus() {
+                self.dismiss(socket);
             }
             self.clients.push(client);
         }
     }
 
-    /// The client that has been silent longest leaves: of programs inside first, so that they
-    /// cannot keep others out; of those with jobs only if there is no other.
-    fn make_room(&mut self) {
-        let silent = |client: &&Connection| {
-            let outside = client.peer().place == Place::Outside;
-            (client.slot().is_some(), outside, client.observed())
-        };
-        let Some(socket) = self.clients.iter().min_by_key(silent).map(AsRawFd::as_raw_fd) else {
-            return;
-        };
-        self.dismiss(socket);
+    fn has_room(&self) -> bool {
+        self.clients.iter().filter(|client| client.slot().is_none()).count() < CLIENTS
+    }
+
+    /// Whether no client can be let in: those that are there wait for their time.
+    fn is_full(&self) -> bool {
+        !self.has_room() && self.surplus().is_none()
+    }
+
+    /// Who leaves for another one, where there is no room: the client that has been silent longest,
+    /// of programs inside first, so that they cannot keep others out. None whose request waits for
+    /// its time, and none with jobs.
+    fn surplus(&self) -> Option<RawFd> {
+        let silent =
+            |client: &&Connection| (client.peer().place == Place::Outside, client.observed());
+        let idle = |client: &&Connection| client.slot().is_none() && client.due().is_none();
+        let longest = || self.clients.iter().filter(idle).min_by_key(silent);
+        if self.has_room() { None } else { longest().map(AsRawFd::as_raw_fd) }
     }
 
     fn dismiss(&mut self, socket: RawFd) {
@@ -452,7 +467,7 @@ impl<R: Served> Desk<R> {
         }
         Some(match request {
             Request::Hello { .. } | Request::JobDone { .. } => Reply::Done,
-            Request::Create(new) => self.create(&new, peer.user),
+            Request::Create(new) => self.create(&new, &peer),
             Request::Set { vcpu, reservation } => self.set(vcpu, reservation),
             Request::Destroy { vcpu } => match self.run.destroy(vcpu) {
                 Ok(()) => Reply::Done,
@@ -499,17 +514,20 @@ impl<R: Served> Desk<R> {
         Reply::Hello { version: VERSION, pid, policy: self.policy.clone(), origin }
     }
 
-    fn create(&mut self, new: &NewVcpu, user: u32) -> Reply {
-        if let Err(why) = new.check() {
-            return Reply::Error(why);
-        }
-        let members = match peer::members(new.members, user, self.identity) {
+    fn create(&mut self, new: &NewVcpu, peer: &Peer) -> Reply {
+        let checked = new.check().and_then(|()| peer.members(new.members, self.identity));
+        let members = match checked {
             Ok(members) => members,
             Err(why) => return Reply::Error(why),
         };
-        self.allowances.moved(user, members.tids.len(), time::Instant::now());
+        self.allowances.moved(peer.user, members.tids.len(), time::Instant::now());
         let name = if new.name.is_empty() { peer::name_of(&members) } else { new.name.clone() };
-        match self.run.create(&name, new.vcpu.clone(), &members) {
+        let mut vcpu = new.vcpu.clone();
+        // A client counts from now, the run from its start.
+        if let Arrival::Periodic { offset } = &mut vcpu.arrival {
+            *offset = self.run.now().saturating_add((*offset).max(BOUND)) - Instant::ZERO;
+        }
+        match self.run.create(&name, vcpu, &members) {
             Ok((vcpu, core)) => Reply::Created { vcpu, core },
             Err(refusal) => refused(&refusal),
         }
@@ -536,6 +554,10 @@ impl<R: Served> Desk<R> {
         let before = self.clients.iter().find(|client| client.slot() == Some(vcpu));
         if let Some(before) = before.map(AsRawFd::as_raw_fd) {
             self.dismiss(before);
+        }
+        if self.clients.iter().filter(|client| client.slot().is_some()).count() >= JOB_CLIENTS {
+            let why = format!("{JOB_CLIENTS} programs have jobs of this run, which is the most");
+            return Some(Reply::Error(why));
         }
         let client = self.clients.iter_mut().find(|client| client.as_raw_fd() == socket)?;
         // The answer first, since releases follow at once and are sent past the replies.

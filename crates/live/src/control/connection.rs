@@ -1,6 +1,7 @@
 //! One client's connection: bytes in, frames out, never waiting for either.
 
 use super::peer::Peer;
+use crate::host::sys;
 use maracas_core::VcpuId;
 use maracas_core::control::{FrameError, Frames, Message, Reply, Request};
 use std::io::{self, ErrorKind, Read, Write};
@@ -135,6 +136,15 @@ impl Connection {
         }
     }
 
+    /// Whether the other end is closed.
+    fn is_hung_up(&self) -> bool {
+        let fd = self.stream.as_raw_fd();
+        let mut entry = [libc::pollfd { fd, events: libc::POLLRDHUP, revents: 0 }];
+        // What cannot be asked is taken to be there.
+        let _ = sys::poll(&mut entry, 0);
+        entry[0].revents & (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) != 0
+    }
+
     /// Sends what is unsent and gives the next request; in a turn of its own it may read one
     /// piece for it.
     pub(super) fn next(&mut self, turn: Option<u64>) -> Next {
@@ -146,6 +156,8 @@ impl Connection {
             return Next::Gone;
         }
         match self.parked.take_if(|(until, _)| *until <= Instant::now()) {
+            // Its client may have given up meanwhile, and nothing was to be read that says so.
+            Some(_) if self.is_hung_up() => return Next::Gone,
             Some((_, request)) => return Next::Request(request),
             None if self.parked.is_some() => return Next::Nothing,
             None => {}

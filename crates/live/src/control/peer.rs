@@ -37,6 +37,29 @@ impl Peer {
     pub(super) fn is_there(&self) -> bool {
         self.held.is_alive()
     }
+
+    /// Finds the threads that it names.
+    ///
+    /// # Errors
+    /// Those of [`members`]; and where it names threads by the numbers of another pid namespace,
+    /// which here are those of other threads.
+    pub(super) fn members(&self, asked: Asked, run: Identity) -> Result<Members, String> {
+        let theirs = self.held.read("status").unwrap_or_default();
+        let own = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        if namespaces(&theirs) != namespaces(&own) {
+            return Err("the process that asks is in another pid namespace than the run, and its \
+                        numbers of threads mean others here; ask from the run's"
+                .into());
+        }
+        members(asked, self.user, run)
+    }
+}
+
+/// In how many nested pid namespaces a process is, by its `/proc/<pid>/status`; `None` before
+/// Linux 4.1.
+fn namespaces(status: &str) -> Option<usize> {
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    Some(line.split_whitespace().count())
 }
 
 impl Place {
@@ -97,7 +120,7 @@ impl Allowed {
 ///
 /// # Errors
 /// One sentence: no such thread, another user's, or one that runs on a VCPU as a whole.
-pub(super) fn members(asked: Asked, uid: u32, run: Identity) -> Result<Members, String> {
+fn members(asked: Asked, uid: u32, run: Identity) -> Result<Members, String> {
     let number = match asked {
         Asked::Thread(tid) => tid,
         Asked::Process(pid) => pid,
@@ -182,6 +205,14 @@ fn threads(pid: i32) -> io::Result<Vec<i32>> {
 mod tests {
     use super::*;
     use maracas_core::VcpuId;
+
+    #[test]
+    fn numbers_of_another_namespace_are_told_apart() {
+        let status = |line: &str| format!("Name:\tx\nTgid:\t7\n{line}Uid:\t0\t0\t0\t0\n");
+        assert_eq!(namespaces(&status("NSpid:\t7\n")), Some(1));
+        assert_eq!(namespaces(&status("NSpid:\t4711\t7\n")), Some(2));
+        assert_eq!(namespaces(&status("")), None);
+    }
 
     #[test]
     fn processes_of_runs_are_reported_from_free_ones() {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::host::run_directory::must_be_ours;
 use maracas_core::control::{Frames, MAX_BODY};
-use maracas_core::{Duration, Job};
+use maracas_core::{Arrival, Duration, Job};
 use std::env;
 use std::fs::Permissions;
 use std::io::{Read, Write};
@@ -20,6 +20,7 @@ struct Fake(Arc<Reported>);
 #[derive(Default)]
 struct Reported {
     created: AtomicU32,
+    arrivals: Mutex<Vec<Arrival>>,
     done: Mutex<Vec<(JobId, Instant)>>,
     /// What its clock shows beyond [`NOW`], and how much a list takes of that, in nanoseconds.
     passed_ns: AtomicU64,
@@ -42,6 +43,7 @@ impl Served for Fake {
                 closest: None,
             }));
         }
+        self.0.arrivals.lock().unwrap().push(vcpu.arrival);
         Ok((VcpuId(self.0.created.fetch_add(1, Ordering::SeqCst)), CoreId(0)))
     }
     fn set(&self, vcpu: VcpuId, _: Reservation) -> Result<CoreId, Refusal> {
@@ -192,6 +194,38 @@ fn requests_are_answered_in_order() {
 }
 
 #[test]
+fn a_client_counts_its_offset_from_now() {
+    let (server, fake) = serve();
+    fake.0.passed_ns.store(2_000, Ordering::SeqCst);
+    let mut caller = Caller::new(&server);
+    for ms in [0, 30] {
+        let mut new = camera();
+        new.vcpu.arrival = Arrival::Periodic { offset: Duration::from_millis(ms) };
+        let created = caller.ask(&Request::Create(new));
+        assert!(matches!(created, Some(Reply::Created { .. })), "{created:?}");
+    }
+    let seen = [20_007_000, 30_007_000].map(Duration::from_nanos);
+    let seen = seen.map(|offset| Arrival::Periodic { offset });
+    assert_eq!(*fake.0.arrivals.lock().unwrap(), seen);
+}
+
+#[test]
+fn what_waits_for_a_client_that_left_is_not_done() {
+    let (server, fake) = serve();
+    let created = || fake.0.created.load(Ordering::SeqCst);
+    let mut caller = Caller::new(&server);
+    let mut bytes = Vec::new();
+    // Twenty at once, and ten a second.
+    (0..100).for_each(|_| Request::Create(camera()).write(&mut bytes).unwrap());
+    caller.stream.write_all(&bytes).unwrap();
+    (0..20).for_each(|_| assert!(matches!(caller.receive(), Some(Reply::Created { .. }))));
+    drop(caller);
+    let before = created();
+    thread::sleep(time::Duration::from_secs(1));
+    assert!(created() <= before + 1, "{} more were created", created() - before);
+}
+
+#[test]
 fn gauges_are_the_latest_that_were_published() {
     let board = Board::default();
     let (server, _) = serve_with(board.clone());
@@ -249,8 +283,12 @@ fn the_client_silent_longest_makes_room() {
     let mut callers: Vec<Caller> = (0..CLIENTS).map(|_| Caller::new(&server)).collect();
     let jobs = callers[0].ask(&Request::Jobs { vcpu: VcpuId(5) });
     assert_eq!(jobs, Some(Reply::Done));
+    let mut one = Caller::new(&server);
+    let list = callers[1].ask(&Request::List);
+    assert!(matches!(list, Some(Reply::Vcpus(_))), "one with jobs takes the place of no other");
     Caller::new(&server);
-    assert_eq!(callers[1].receive(), None, "the oldest without jobs must leave");
+    assert_eq!(callers[2].receive(), None, "the oldest without jobs must leave");
+    assert!(matches!(one.ask(&Request::List), Some(Reply::Vcpus(_))));
     server.gate().release(&job(5, 0));
     assert_eq!(callers[0].receive(), Some(Reply::Job(job(5, 0))), "one with jobs stays");
 }

@@ -2,7 +2,7 @@
 
 use super::sys::check;
 use super::{HardwareCore, os_code};
-use std::io;
+use std::{fs, io};
 
 /// How the kernel schedules a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -121,6 +121,15 @@ pub fn policy_of(tid: i32) -> io::Result<KernelPolicy> {
         },
         other => KernelPolicy::Foreign(other),
     })
+}
+
+/// For how many microseconds a real-time thread of a process may run without sleeping before the
+/// kernel kills it (`RLIMIT_RTTIME`, its soft limit); `None` where there is no limit, and where the
+/// process is gone.
+pub fn realtime_limit_us(pid: i32) -> Option<u64> {
+    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max realtime timeout"))?;
+    line.split_whitespace().next()?.parse().ok()
 }
 
 /// Lets a thread run on one core only. 1 us for a waiting thread, 11 us for a running one, which

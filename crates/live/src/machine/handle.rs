@@ -14,7 +14,7 @@ use crate::executor::vcpu::Made;
 use crate::host::cgroup::{Client, Group, Tree};
 use crate::host::launch::User;
 use crate::host::wait::Wakeup;
-use crate::host::{HardwareCore, Identity};
+use crate::host::{HardwareCore, Identity, sched};
 use crate::progress::{Page, Progress, Source};
 use crate::setup::Means;
 use maracas_core::{CoreId, Instant, JobId, Reservation, Vcpu, VcpuId};
@@ -433,6 +433,9 @@ impl Handle {
         let pid = members.pid;
         let mut clients = lock(&self.mailbox.clients);
         members.check(pid)?;
+        if self.mailbox.means.fifo && !self.mailbox.means.kernel {
+            may_be_real_time(pid)?;
+        }
         let process = Identity::of(pid)?;
         // One that ended while it had no VCPU: the number is another's now.
         if clients.get(&pid).is_some_and(|client| client.process() != process) {
@@ -488,6 +491,16 @@ fn bind_threads(
         return Err(error.into());
     }
     Ok(group)
+}
+
+/// Refuses a process that the kernel would kill once its threads are real-time.
+fn may_be_real_time(pid: i32) -> io::Result<()> {
+    let Some(us) = sched::realtime_limit_us(pid) else { return Ok(()) };
+    Err(io::Error::other(format!(
+        "process {pid} is killed where a real-time thread of it does not sleep for {us} us \
+         (RLIMIT_RTTIME), and on a budget it would be one; first: prlimit --pid {pid} \
+         --rttime=unlimited"
+    )))
 }
 
 /// Whose a process is.

@@ -406,3 +406,24 @@ fn inside_limits() {
     assert_eq!(own_remains(&hierarchies), 0);
     assert!(!slice.join("maracas").exists());
 }
+
+#[test]
+fn a_limit_on_real_time_is_seen_before_it_kills() {
+    let limited = |us: u64| {
+        let limit = libc::rlimit { rlim_cur: us, rlim_max: libc::RLIM_INFINITY };
+        // SAFETY: a system call on a structure of its own.
+        let set = move || match unsafe { libc::setrlimit(libc::RLIMIT_RTTIME, &raw const limit) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        };
+        // SAFETY: the same.
+        unsafe { Command::new("sleep").arg("60").pre_exec(set).spawn().expect("sleep starts") }
+    };
+    for (us, seen) in [(200_000, Some(200_000)), (libc::RLIM_INFINITY, None)] {
+        let mut child = limited(us);
+        let found = sched::realtime_limit_us(child.id() as i32);
+        child.kill().expect("ours");
+        child.wait().expect("ours");
+        assert_eq!(found, seen);
+    }
+}
