@@ -58,6 +58,32 @@ fn sets_go_from_one_format_to_the_next_and_come_back() {
     assert!(notes.contains("tasks of SchedCAT are sporadic"), "{notes}");
 }
 
+/// The head of a file says how it was drawn; of what is no longer that draw it says so.
+#[test]
+fn a_changed_set_says_so_at_its_head() {
+    let scratch = Scratch::new();
+    let head = "# recipe total=1\n# seed 7\n";
+    let rows = "cost_us,period_us,deadline_us,offset_us\n1.5,10,10,0\n2,10,10,3\n";
+    scratch.write("drawn.csv", format!("{head}{rows}"));
+    let convert = |words: &[&str]| {
+        let words = [&["convert", "drawn.csv", "--to"], words].concat();
+        good(&maracas(scratch.path(), &words))
+    };
+    for same in [&["csv"][..], &["csv", "--jobs", "periodic"]] {
+        assert_eq!(convert(same), (format!("{head}{rows}"), String::new()));
+    }
+    let (csv, notes) = convert(&["csv", "--jobs", "sporadic"]);
+    let lost = "1 offset lost: nothing is known of a sporadic task's first job";
+    assert_eq!(notes, format!("maracas: drawn.csv: {lost}\n"));
+    let head = format!("{head}# converted: --jobs sporadic\n# converted: {lost}\ncost_us");
+    assert!(csv.starts_with(&head), "{csv}");
+    let (json, _) = convert(&["rt-app"]);
+    let rounded = "converted: in rt-app: 1 task with fractions of a microsecond";
+    assert!(json.contains(rounded), "{json}");
+    let (xml, notes) = convert(&["simso"]);
+    assert!(!xml.contains("converted") && notes.contains("names the run too"), "{xml}{notes}");
+}
+
 #[test]
 fn what_cannot_be_converted_is_one_line_and_leaves_nothing() {
     let scratch = Scratch::new();
@@ -231,4 +257,23 @@ fn measured_overheads_are_charged_by_the_number_of_tasks() {
     let words = [base.as_slice(), &["--overheads", "cpmd.csv"]].concat();
     let line = refused(&maracas(scratch.path(), &words));
     assert!(line.contains("its rows are by WSS, not by TASK-COUNT"), "{line}");
+}
+
+/// What a table does not know is charged as the scenario says.
+#[test]
+fn costs_that_no_table_has_stay_the_scenarios() {
+    let scratch = Scratch::new();
+    let scenario = "version = 1\n[platform]\ncores = 1\n[overheads]\n\
+                    context_switch = \"100us\"\n[policy]\nname = \"g-edf\"\n[run]\n\
+                    duration = \"1s\"\n[[program]]\nname = \"a\"\nbudget = \"4ms\"\n\
+                    period = \"10ms\"\nworkload = { kind = \"periodic\", cost = \"3ms\" }\n";
+    scratch.write("s.toml", scenario);
+    scratch.write("costs.csv", "TASK-COUNT,TICK\n1,0\n3,0\n");
+    let words = ["sim", "s.toml", "--json"];
+    let plain = report(&scratch, &words);
+    let with = report(&scratch, &[&words[..], &["--overheads", "costs.csv"]].concat());
+    assert_eq!(with, plain);
+    scratch.write("costs.csv", "TASK-COUNT,CXS\n1,0\n3,0\n");
+    let without = report(&scratch, &[&words[..], &["--overheads", "costs.csv"]].concat());
+    assert_ne!(without, plain, "what the table has stands in its place");
 }

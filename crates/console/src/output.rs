@@ -143,6 +143,8 @@ impl Spot {
 pub struct Pending {
     file: Option<BufWriter<File>>,
     path: PathBuf,
+    /// The file itself, where the path is a symbolic link to it.
+    target: PathBuf,
     /// Where it is written meanwhile; `None` for what is no regular file (`/dev/null`, a pipe).
     temporary: Option<PathBuf>,
 }
@@ -159,19 +161,20 @@ impl Pending {
         if path == Path::new("-") {
             return Err(fail(&"standard output is for the report; name a file, or ./-"));
         }
-        let special = match fs::metadata(path) {
+        let (path, target) = (path.to_path_buf(), behind_link(path));
+        let special = match fs::metadata(&path) {
             Ok(meta) if meta.is_dir() => return Err(fail(&"it is a directory; name a file")),
             Ok(meta) => !meta.is_file(),
             Err(_) => false,
         };
         if special {
-            let file = File::options().write(true).open(path).map_err(|error| fail(&error))?;
+            let file = File::options().write(true).open(&path).map_err(|error| fail(&error))?;
             let file = Some(BufWriter::new(file));
-            return Ok(Self { file, path: path.to_path_buf(), temporary: None });
+            return Ok(Self { file, path, target, temporary: None });
         }
-        let name = path.file_name().ok_or_else(|| fail(&"it names no file"))?;
+        let name = target.file_name().ok_or_else(|| fail(&"it names no file"))?;
         let hidden = format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id());
-        let temporary = path.with_file_name(hidden);
+        let temporary = target.with_file_name(hidden);
         let file = File::options()
             .write(true)
             .create_new(true)
@@ -179,7 +182,7 @@ impl Pending {
             .map_err(|error| fail(&error))?;
         under_way().push(temporary.clone());
         let file = Some(BufWriter::new(file));
-        Ok(Self { file, path: path.to_path_buf(), temporary: Some(temporary) })
+        Ok(Self { file, path, target, temporary: Some(temporary) })
     }
 
     /// Opens the path if there is one.
@@ -198,7 +201,7 @@ impl Pending {
         let finish = |mut file: BufWriter<File>| {
             file.flush()?;
             match &self.temporary {
-                Some(temporary) => fs::rename(temporary, &self.path),
+                Some(temporary) => fs::rename(temporary, &self.target),
                 None => Ok(()),
             }
         };
@@ -208,18 +211,31 @@ impl Pending {
         {
             under_way().retain(|path| *path != temporary);
         }
-        result.map_err(|error| {
-            Failure::about(self.path.display(), format_args!("cannot be written: {error}"))
-        })
+        result.map_err(|error| Failure::new(self.named(&error)))
+    }
+
+    /// The system's error with the path, of which it says nothing.
+    fn named(&self, error: &io::Error) -> io::Error {
+        let line = format!("{}: cannot be written: {error}", self.path.display());
+        io::Error::new(error.kind(), line)
     }
 }
 
+/// What `path` stands for: the file that a symbolic link names, so that the link stays one.
+fn behind_link(path: &Path) -> PathBuf {
+    let target = if path.is_symlink() { fs::canonicalize(path).ok() } else { None };
+    target.unwrap_or_else(|| path.to_path_buf())
+}
+
+/// Its errors name the path.
 impl Write for Pending {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.as_mut().map_or(Ok(0), |file| file.write(bytes))
+        let written = self.file.as_mut().map_or(Ok(0), |file| file.write(bytes));
+        written.map_err(|error| self.named(&error))
     }
     fn flush(&mut self) -> io::Result<()> {
-        self.file.as_mut().map_or(Ok(()), Write::flush)
+        let flushed = self.file.as_mut().map_or(Ok(()), Write::flush);
+        flushed.map_err(|error| self.named(&error))
     }
 }
 
@@ -233,7 +249,7 @@ impl Drop for Pending {
     }
 }
 
-/// Files under way, by their temporary names.
+/// Files under way, and directories of them, by their temporary names.
 static UNDER_WAY: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 fn under_way() -> MutexGuard<'static, Vec<PathBuf>> {
@@ -263,8 +279,10 @@ pub fn leave_nothing_at_signals() -> Result<(), Failure> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).map_err(fail)?;
     let wait = move || {
         if let Some(signal) = signals.forever().next() {
-            for path in under_way().iter() {
-                let _ = fs::remove_file(path);
+            // Held to the end: what is written into a directory waits for it.
+            let listed = under_way();
+            for path in listed.iter() {
+                let _ = fs::remove_file(path).or_else(|_| fs::remove_dir_all(path));
             }
             for path in MADE.lock().unwrap_or_else(PoisonError::into_inner).iter() {
                 // Fails where there is something in it, and must.
@@ -285,10 +303,42 @@ pub fn leave_nothing_at_signals() -> Result<(), Failure> {
 /// As [`Pending::create`] and [`Pending::commit`].
 pub fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
     let mut file = Pending::create(path)?;
-    file.write_all(text.as_bytes()).map_err(|error| {
-        Failure::about(path.display(), format_args!("cannot be written: {error}"))
-    })?;
+    file.write_all(text.as_bytes()).map_err(Failure::new)?;
     file.commit()
+}
+
+/// Writes files of these names and contents into `directory`, all of them or none: into a hidden
+/// one beside it, which then takes its name. One that is there must be empty.
+///
+/// # Errors
+/// Where the directory or a file in it cannot be written; then nothing is left.
+pub fn write_directory(directory: &Path, files: &[(String, String)]) -> Result<(), Failure> {
+    let fail = |error: io::Error| {
+        Failure::about(directory.display(), format_args!("cannot be written: {error}"))
+    };
+    let name = directory.file_name().ok_or_else(|| {
+        Failure::about(directory.display(), "it names no directory; name a new one")
+    })?;
+    let hidden = format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id());
+    let hidden = directory.with_file_name(hidden);
+    // Each step holds the list, so that a signal's removal meets no file that comes meanwhile.
+    let mut listed = under_way();
+    fs::create_dir(&hidden).map_err(fail)?;
+    listed.push(hidden.clone());
+    drop(listed);
+    let write = |(name, text): &(String, String)| {
+        let _listed = under_way();
+        fs::write(hidden.join(name), text)
+    };
+    let written = files.iter().try_for_each(write);
+    let mut listed = under_way();
+    let written = written.and_then(|()| fs::rename(&hidden, directory));
+    listed.retain(|path| *path != hidden);
+    written.map_err(|error| {
+        // Nothing more can be done where even removing fails; the name says what it is.
+        let _ = fs::remove_dir_all(&hidden);
+        fail(error)
+    })
 }
 
 /// How far a long computation is, on standard error: one line rewritten on a terminal, a plain
@@ -360,5 +410,26 @@ mod tests {
         let missing = Pending::create(&directory.join("no/such/a.json")).unwrap_err();
         assert!(matches!(missing, Failure::Bad(line) if line.contains("cannot be written")));
         fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn a_symbolic_link_stays_one_and_its_file_is_written() {
+        let directory = std::env::temp_dir().join(format!("maracas-link-{}", std::process::id()));
+        fs::create_dir_all(directory.join("there")).unwrap();
+        let (file, link) = (directory.join("there/a.json"), directory.join("b.json"));
+        fs::write(&file, "old").unwrap();
+        std::os::unix::fs::symlink("there/a.json", &link).unwrap();
+        write_file(&link, "new").unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 2);
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_named_by_its_path() {
+        let mut full = Pending::create(Path::new("/dev/full")).unwrap();
+        let error = full.write_all(&[0; 1 << 16]).unwrap_err();
+        assert!(error.to_string().starts_with("/dev/full: cannot be written: "), "{error}");
     }
 }

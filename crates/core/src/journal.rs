@@ -281,9 +281,17 @@ pub struct JournalError {
 
 impl fmt::Display for JournalError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "byte {}: {}", self.offset, self.what)
+        write!(f, "byte {}: {}", self.offset, self.what)?;
+        // Without its header, which stands behind the magic, it cannot be shown.
+        if self.what == TRUNCATED && self.offset > MAGIC.len() {
+            f.write_str("; `maracas top --journal FILE` shows what is there")?;
+        }
+        Ok(())
     }
 }
+
+/// What is said of a journal that ends within a record or without its end.
+const TRUNCATED: &str = "the journal is truncated here";
 
 /// Reads a journal record by record.
 #[derive(Clone, Debug)]
@@ -320,11 +328,10 @@ impl<'a> Reader<'a> {
         let offset = self.whole - self.rest.len();
         let error = |what| JournalError { offset, what };
         let mut rest = self.rest;
-        let truncated = "the journal is truncated here";
-        let length: u64 = take(&mut rest).ok_or_else(|| error(truncated))?;
+        let length: u64 = take(&mut rest).ok_or_else(|| error(TRUNCATED))?;
         let length = usize::try_from(length).map_err(|_| error("a record has no sane length"))?;
         if rest.len() < length || rest.len() - length < 4 {
-            return Err(error(truncated));
+            return Err(error(TRUNCATED));
         }
         let (payload, after) = rest.split_at(length);
         let (sum, after) = after.split_at(4);
@@ -340,16 +347,24 @@ impl Iterator for Reader<'_> {
     type Item = Result<Record, JournalError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.ended || self.piece && self.rest.is_empty() {
+        if self.rest.is_empty() && (self.ended || self.piece) {
             return None;
         }
         let offset = self.whole - self.rest.len();
+        if self.ended {
+            self.rest = &[];
+            let what = "bytes follow the journal's end; cut the file here, or write it anew";
+            return Some(Err(JournalError { offset, what }));
+        }
         let record = self.payload().and_then(|mut payload| {
             let what = "a record cannot be understood";
             let record = take::<Record>(&mut payload).filter(|_| payload.is_empty());
             record.ok_or(JournalError { offset, what })
         });
         self.ended = matches!(record, Err(_) | Ok(Record::End(_)));
+        if record.is_err() {
+            self.rest = &[];
+        }
         Some(record)
     }
 }

@@ -122,7 +122,7 @@ impl Case {
         let options = simulation::in_ticks(case, options).map_err(raised)?;
         let run = || {
             let watch = if keep { Watch::keeping(case) } else { Watch::bare(case) };
-            simulate(case, &options, watch.asking(&ask_python)).map_err(raised)
+            Ok(simulate(case, &options, watch.asking(&ask_python)))
         };
         let Some(done) = with(py, policy.as_ref(), run)? else { return Ok(None) };
         let report = to_json(&done.report).map_err(raised)?.to_string();

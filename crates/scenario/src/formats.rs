@@ -168,12 +168,14 @@ pub fn parse_loads(text: &str, file: &str, format: Option<Format>) -> Result<Loa
 }
 
 /// A task set as written.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Written {
     /// The file.
     pub text: String,
     /// What of the set the format does not say, as sentences for the user.
     pub losses: Vec<String>,
+    /// What the file says beyond the set, in such sentences.
+    pub additions: Vec<String>,
 }
 
 /// How to write, where a format has more than one way.
@@ -193,7 +195,7 @@ pub fn write(set: &TaskSet, format: Format, style: Style) -> Result<Written, Str
         return Err("there is no task to write".into());
     }
     let mut written = match format {
-        Format::Csv => Written { text: set.to_string(), losses: Vec::new() },
+        Format::Csv => Written { text: set.to_string(), ..Written::default() },
         Format::RtApp => rt_app::write(set, style)?,
         Format::SimSo => simso::write(set),
         Format::SchedCat => schedcat::write(set),

@@ -1,6 +1,6 @@
 //! Task sets of other tools: the examples of the reference, round trips, and files gone bad.
 
-use maracas_core::{Arrival, Duration, Vcpu};
+use maracas_core::{Arrival, Duration, Overheads, Vcpu};
 use maracas_scenario::formats::overheads::Table;
 use maracas_scenario::formats::{self, Format, Style};
 use maracas_scenario::taskset::TaskSet;
@@ -146,6 +146,21 @@ fn schedcat_keeps_costs_periods_and_deadlines() {
 }
 
 #[test]
+fn other_cycles_than_nanoseconds_are_noted() {
+    let notes = |cycles: &str| {
+        let text = format!(
+            "<simulation cycles_per_ms=\"{cycles}\"><tasks><task name=\"a\" period=\"10\" \
+             WCET=\"1.0005\" deadline=\"10\" abort_on_miss=\"no\"/></tasks></simulation>"
+        );
+        formats::parse(&text, "x", Format::SimSo).unwrap().notes
+    };
+    let none: [&str; 0] = [];
+    assert_eq!(notes("1000000"), none);
+    let noted = notes("1000");
+    assert!(noted[0].contains("cycles_per_ms \"1000\" (times are cut to nanoseconds here)"));
+}
+
+#[test]
 fn what_is_lost_is_said() {
     let text = "name,cost_us,period_us,jobs\na.b,1.5,10,sporadic\nb,0.001,7.25,periodic\n";
     let set = TaskSet::parse(text, "x").unwrap();
@@ -158,6 +173,8 @@ fn what_is_lost_is_said() {
     assert!(rt_app.contains("2 tasks with fractions"), "{rt_app}");
     assert!(rt_app.contains("1 sporadic task made periodic"), "{rt_app}");
     let simso = losses(Format::SimSo);
+    let written = formats::write(&set, Format::SimSo, Style::default()).unwrap();
+    assert!(written.additions[0].contains("EDF on 1 processor"), "{:?}", written.additions);
     assert!(simso.contains("1 sporadic task written as periodic"), "{simso}");
     assert!(simso.contains("1 name with characters"), "{simso}");
     let schedcat = losses(Format::SchedCat);
@@ -382,7 +399,7 @@ fn overhead_tables_gone_bad_never_panic_and_are_reported_in_one_line() {
                     for key in [0, 1, 25, u64::MAX] {
                         let costs = table.columns.iter().map(|column| table.cost(column, key));
                         assert!(costs.max().flatten().unwrap_or_default() <= table.greatest(key));
-                        table.at(key);
+                        table.charge(key, &mut Overheads::default());
                     }
                     assert_eq!(Table::parse(&table.to_string(), "x"), Ok(table), "{text}");
                 }

@@ -93,7 +93,8 @@ fn of_long_jobs(case: &Case) -> Option<String> {
     (!names.is_empty()).then(|| {
         format!(
             "jobs of {} may need more than C, and {} does not cut them there: they take the rest \
-             from others, which may miss for it; raise the budget, or --set enforcement=precise",
+             from others, which may miss for it; raise the budget (--set enforcement=precise cuts \
+             them at C and what earlier jobs left of theirs, which may still be much at once)",
             names.join(", "),
             case.entry.name
         )

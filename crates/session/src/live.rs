@@ -4,12 +4,14 @@ mod alarms;
 pub mod backend;
 pub mod senses;
 pub mod steering;
+#[cfg(test)]
+mod tests;
 mod users;
 
 use crate::case::{Case, host_cores};
 use crate::cores;
 use crate::metrics;
-use crate::results::{Drawn, Files};
+use crate::results::{Drawn, Files, Unwritten};
 use crate::view::View;
 use alarms::Alarms;
 use maracas_console::failure::Failure;
@@ -199,10 +201,11 @@ pub struct Manner {
     pub strict: bool,
 }
 
-/// Runs to the end of the duration, of the programs, or until SIGINT or SIGTERM, and reports.
+/// Runs to the end of the duration, of the programs, or until SIGINT or SIGTERM. The report, and
+/// what could not be written.
 ///
 /// # Errors
-/// As [`carry_out`]; where a file cannot be written.
+/// As [`carry_out`].
 pub fn run(
     case: &Case,
     setup: Setup,
@@ -211,7 +214,7 @@ pub fn run(
     guarded: Guarded,
     files: Files,
     manner: Manner,
-) -> Result<Report, Failure> {
+) -> Result<(Report, Unwritten), Failure> {
     let (stop, asked) = (maracas_console::signals::stop_flag()?, setup.duration);
     let mut stream = Stream::new(case, files, manner, guarded.board.clone());
     let sink = |piece: &[u8]| stream.take(piece);
@@ -224,7 +227,8 @@ pub fn run(
         trouble: outcome.trouble.clone(),
         ended: outcome.ended.clone(),
     };
-    let report = stream.finish(Instant::ZERO + outcome.duration, &outcome.statistics, &run)?;
+    let end = Instant::ZERO + outcome.duration;
+    let (report, unwritten) = stream.finish(end, &outcome.statistics, &run);
     for (vcpu, why) in &outcome.refused {
         output::note(&format!("{} was refused when it arrived: {why}", case.name(*vcpu)));
     }
@@ -232,7 +236,7 @@ pub fn run(
         explain(case, &outcome);
         report_progress(case, &progress);
     }
-    Ok(report)
+    Ok((report, unwritten))
 }
 
 /// How a program ended, as in the report.
@@ -396,11 +400,11 @@ impl Kept {
         self.recorder.record(record);
         std::mem::take(self.recorder.bytes())
     }
-    fn finish(self) -> Result<(), Failure> {
-        if let Some(journal) = self.journal {
-            journal.commit()?;
-        }
-        self.drawn.map_or(Ok(()), |(drawn, kept)| drawn.write(&kept))
+    /// Puts the files in their places; what could not be written.
+    fn finish(self) -> Vec<Failure> {
+        let journal = self.journal.map(Pending::commit).and_then(Result::err);
+        let drawn = self.drawn.map_or_else(Vec::new, |(drawn, kept)| drawn.write(&kept));
+        journal.into_iter().chain(drawn).collect()
     }
 }
 
@@ -423,7 +427,7 @@ struct Stream {
     /// Whether the journal is to say that stolen periods are judged too.
     strict: bool,
     end: Option<Instant>,
-    failed: Option<String>,
+    unwritten: Unwritten,
 }
 
 impl Stream {
@@ -446,7 +450,7 @@ impl Stream {
             },
             strict: manner.strict,
             end: None,
-            failed: None,
+            unwritten: Unwritten::default(),
         };
         stream.publish();
         stream
@@ -460,8 +464,15 @@ impl Stream {
     /// Bytes of the journal, for the files that are made of it.
     fn keep(&mut self, bytes: &[u8]) {
         if let Err(error) = self.kept.take(bytes) {
-            self.failed.get_or_insert_with(|| format!("--journal: {error}"));
+            self.kept.journal = None;
+            self.lose(Failure::new(error));
         }
+    }
+
+    /// Gives a file up, on whose line the view stands no longer.
+    fn lose(&mut self, failure: Failure) {
+        self.view.iter_mut().for_each(View::clear);
+        self.unwritten.lose(failure);
     }
 
     /// Adds a note of the command's own to the journal.
@@ -486,7 +497,9 @@ impl Stream {
             match record {
                 Ok(record) => self.record(&record),
                 Err(error) => {
-                    self.failed.get_or_insert_with(|| format!("the live journal: {error}"));
+                    // What is made of it would not be whole.
+                    (self.kept.journal, self.kept.drawn, self.trace) = (None, None, None);
+                    self.lose(Failure::about("the live journal", error));
                     return;
                 }
             }
@@ -507,6 +520,10 @@ impl Stream {
         if let Some(trace) = &mut self.trace {
             trace.record(record);
         }
+        if let Some(error) = self.trace.as_mut().and_then(perfetto::Writer::failure) {
+            self.trace = None;
+            self.lose(Failure::new(error));
+        }
         if let Some(view) = &mut self.view {
             view.saw(record);
         }
@@ -522,12 +539,7 @@ impl Stream {
         }
     }
 
-    fn finish(
-        mut self,
-        end: Instant,
-        statistics: &[Statistic],
-        run: &Run,
-    ) -> Result<Report, Failure> {
+    fn finish(mut self, end: Instant, statistics: &[Statistic], run: &Run) -> (Report, Unwritten) {
         if let Some(view) = &mut self.view {
             view.clear();
         }
@@ -537,15 +549,12 @@ impl Stream {
             let bytes = self.kept.encoded(&Record::End(end));
             self.keep(&bytes);
         }
-        if let Some(failed) = self.failed {
-            return Err(Failure::new(failed));
-        }
-        self.kept.finish()?;
+        self.unwritten.extend(self.kept.finish());
         self.metrics.statistics(statistics);
         if let Some(trace) = self.trace {
-            let file = trace.finish(at).map_err(|error| Failure::about("--trace", error))?;
-            file.commit()?;
+            let file = trace.finish(at).map_err(Failure::new);
+            self.unwritten.extend(file.and_then(Pending::commit).err());
         }
-        Ok(self.metrics.report(at))
+        (self.metrics.report(at), self.unwritten)
     }
 }

@@ -2,7 +2,7 @@
 //! asked for, and how far it is.
 
 use crate::case::Case;
-use crate::results::{Drawn, Files};
+use crate::results::{Drawn, Files, Unwritten};
 use maracas_console::failure::Failure;
 use maracas_console::output::{self, Pending};
 use maracas_core::contract::{Event, Observer, Plan, Statistic};
@@ -34,7 +34,7 @@ pub struct Watch<'a> {
     keep: bool,
     drawn: Option<Drawn>,
     trace: Option<perfetto::Writer<Pending>>,
-    failed: Option<std::io::Error>,
+    unwritten: Unwritten,
     /// Decisions since the last look at the clock.
     calls: u32,
     progress: Option<Progress>,
@@ -66,7 +66,7 @@ impl<'a> Watch<'a> {
             keep: files.drawn.is_some(),
             drawn: files.drawn,
             trace: files.trace.map(|file| perfetto::Writer::new(&header, file)),
-            failed: None,
+            unwritten: Unwritten::default(),
             calls: 0,
             progress: None,
             asked: None,
@@ -97,16 +97,14 @@ impl<'a> Watch<'a> {
         self
     }
 
-    /// Ends the journal, the trace and the lists and puts them in their places. Returns the report
-    /// and the journal's bytes, where they were kept. `statistics` are the policy's own counts.
-    ///
-    /// # Errors
-    /// Where a file cannot be written.
+    /// Ends the journal, the trace and the lists and puts them in their places. Returns the report,
+    /// the journal's bytes, where they were kept, and what could not be written. `statistics` are
+    /// the policy's own counts.
     pub fn finish(
         mut self,
         outcome: &Outcome,
         statistics: &[Statistic],
-    ) -> Result<(Report, Vec<u8>), Failure> {
+    ) -> (Report, Vec<u8>, Unwritten) {
         if let Some(progress) = &mut self.progress {
             progress.bar.clear();
         }
@@ -122,19 +120,23 @@ impl<'a> Watch<'a> {
             journal.end(end);
             bytes = std::mem::take(journal.bytes());
         }
+        self.close(end, &bytes);
+        (report, bytes, self.unwritten)
+    }
+
+    /// Puts the files in their places; `rest` is what the journal has more than its file.
+    fn close(&mut self, end: Instant, rest: &[u8]) {
         if let Some(mut file) = self.file.take() {
-            let result = self.failed.map_or(Ok(()), Err).and_then(|()| file.write_all(&bytes));
-            result.map_err(|error| Failure::about("--journal", error))?;
-            file.commit()?;
+            let written = file.write_all(rest).map_err(Failure::new);
+            self.unwritten.extend(written.and_then(|()| file.commit()).err());
         }
         if let Some(trace) = self.trace.take() {
-            let file = trace.finish(end).map_err(|error| Failure::about("--trace", error))?;
-            file.commit()?;
+            let file = trace.finish(end).map_err(Failure::new);
+            self.unwritten.extend(file.and_then(Pending::commit).err());
         }
         if let Some(drawn) = self.drawn.take() {
-            drawn.write(&bytes)?;
+            self.unwritten.extend(drawn.write(rest));
         }
-        Ok((report, bytes))
     }
 
     /// What the simulated memory controller counted, as in the report.
@@ -162,12 +164,22 @@ impl<'a> Watch<'a> {
         else {
             return;
         };
-        if journal.bytes().len() >= PIECE {
-            if self.failed.is_none() {
-                self.failed = file.write_all(journal.bytes()).err();
-            }
-            journal.bytes().clear();
+        if journal.bytes().len() < PIECE {
+            return;
         }
+        let written = file.write_all(journal.bytes());
+        journal.bytes().clear();
+        if let Err(error) = written {
+            // It was for this file alone.
+            (self.journal, self.file) = (None, None);
+            self.lose(Failure::new(error));
+        }
+    }
+
+    /// Gives a file up, on whose line the progress stands no longer.
+    fn lose(&mut self, failure: Failure) {
+        self.progress.iter_mut().for_each(|progress| progress.bar.clear());
+        self.unwritten.lose(failure);
     }
 
     /// Looks at the clock: shows how far the simulation is, and asks the caller where it is time.
@@ -175,6 +187,10 @@ impl<'a> Watch<'a> {
         if let Some(progress) = &mut self.progress {
             let done = now.ticks() as f64 / progress.until.ticks().max(1) as f64;
             progress.bar.show(done, progress.started.elapsed());
+        }
+        if let Some(error) = self.trace.as_mut().and_then(perfetto::Writer::failure) {
+            self.trace = None;
+            self.lose(Failure::new(error));
         }
         if let Some(asked) = &mut self.asked
             && asked.last.elapsed() >= ASK_EVERY

@@ -8,7 +8,7 @@ pub use drawn::{Drawn, write_trace};
 use crate::blocking::Blocked;
 use crate::case::Case;
 use crate::threads::Threads;
-use maracas_console::failure::Failure;
+use maracas_console::failure::{Answer, Failure, Outcome};
 use maracas_console::output::{self, Pending};
 use maracas_core::params::Kind;
 use maracas_trace::{Report, table};
@@ -46,6 +46,39 @@ pub struct Files {
     pub trace: Option<Pending>,
     /// For what is drawn from the whole journal.
     pub drawn: Option<Drawn>,
+}
+
+/// What could not be written while a run went on, which it outlives, as do its other files.
+#[derive(Default)]
+pub struct Unwritten(Vec<Failure>);
+
+impl Unwritten {
+    /// Says at once that a file is lost, and goes on.
+    pub fn lose(&mut self, failure: Failure) {
+        if let Failure::Bad(line) = &failure {
+            output::note(&format!("{line}; all else goes on"));
+        }
+        self.0.push(failure);
+    }
+    /// Takes in what is known at the end only.
+    pub fn extend(&mut self, failures: impl IntoIterator<Item = Failure>) {
+        self.0.extend(failures);
+    }
+    /// The answer of a run whose report is shown: as promises were kept; else, where a file could
+    /// not be written, bad, with a line for each.
+    ///
+    /// # Errors
+    /// Where promises were kept and a file could not be written.
+    pub fn answer(mut self, report: &Report) -> Outcome {
+        let answer = Answer::of(report);
+        let last = if answer == Answer::Yes { self.0.pop() } else { None };
+        for failure in self.0 {
+            if let Failure::Bad(line) = failure {
+                output::note(&line);
+            }
+        }
+        last.map_or(Ok(answer), Err)
+    }
 }
 
 /// On what a live run ran, for its report.

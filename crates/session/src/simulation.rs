@@ -2,6 +2,7 @@
 
 use crate::case::Case;
 use crate::observe::Watch;
+use crate::results::Unwritten;
 use crate::verdict;
 use maracas_console::failure::Failure;
 use maracas_core::{Duration, Instant};
@@ -25,22 +26,17 @@ pub struct Simulated {
     pub acted: Vec<ThreadOutcome>,
     /// How long each VCPU's jobs waited for resources; empty where they share none.
     pub blocking: Vec<Blocking>,
+    /// The files of the watch that could not be written.
+    pub unwritten: Unwritten,
 }
 
 /// Simulates; `None` where the policy refuses.
-///
-/// # Errors
-/// Where a file of the watch cannot be written.
-pub fn simulate(
-    case: &Case,
-    options: &Options,
-    mut watch: Watch<'_>,
-) -> Result<Option<Simulated>, Failure> {
+pub fn simulate(case: &Case, options: &Options, mut watch: Watch<'_>) -> Option<Simulated> {
     // What a policy cannot know of resources, its `build` does not refuse.
     if case.system.resources.is_some() && !case.verdict.accepted() {
-        return Ok(None);
+        return None;
     }
-    let Ok(mut policy) = (case.entry.build)(&case.start, &case.params) else { return Ok(None) };
+    let mut policy = (case.entry.build)(&case.start, &case.params).ok()?;
     let outcome = maracas_sim::simulate(&case.subject(), policy.as_mut(), options, &mut watch);
     let mut notes = Vec::new();
     for (vcpu, answer) in &outcome.admissions {
@@ -49,8 +45,9 @@ pub fn simulate(
             notes.push(format!("{} was refused when it arrived: {why}", case.name(*vcpu)));
         }
     }
-    let (report, journal) = watch.finish(&outcome, &policy.statistics())?;
-    Ok(Some(Simulated { report, journal, notes, acted: outcome.acted, blocking: outcome.blocking }))
+    let (report, journal, unwritten) = watch.finish(&outcome, &policy.statistics());
+    let (acted, blocking) = (outcome.acted, outcome.blocking);
+    Some(Simulated { report, journal, notes, acted, blocking, unwritten })
 }
 
 /// How `case` is to be simulated, on time and with every wake visible.

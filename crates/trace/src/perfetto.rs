@@ -47,6 +47,10 @@ impl<W: Write> Writer<W> {
     pub fn record(&mut self, record: &Record) -> Option<Instant> {
         self.follower.record(record)
     }
+    /// The error of the output, where it took no more; then the writer is of no use any more.
+    pub const fn failure(&mut self) -> Option<io::Error> {
+        self.follower.listener.failure()
+    }
     /// Writes what is still under way at `end` and gives the output back.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ use maracas_console::failure::{Answer, Failure, Outcome};
 use maracas_console::output::{self, Pending};
 use maracas_core::{Arrival, Duration};
 use maracas_scenario::formats::{self, Format, Style};
+use maracas_scenario::taskset::TaskSet;
 use maracas_session::source;
 use std::io::Write;
 use std::path::PathBuf;
@@ -44,6 +45,40 @@ enum Jobs {
     Sporadic,
 }
 
+impl Jobs {
+    /// Makes the jobs of all tasks come so. What that changed in the set, in sentences: that it did
+    /// first, then what was lost; none where all came so.
+    fn given(self, set: &mut TaskSet) -> Vec<String> {
+        let (before, mut lost) = (set.tasks.clone(), 0);
+        for task in &mut set.tasks {
+            task.arrival = match (self, task.arrival) {
+                (Self::Sporadic, arrival) => {
+                    let late = matches!(arrival, Arrival::Periodic { offset } if !offset.is_zero());
+                    lost += usize::from(late);
+                    Arrival::Sporadic
+                }
+                (Self::Periodic, Arrival::Sporadic | Arrival::None) => {
+                    Arrival::Periodic { offset: Duration::ZERO }
+                }
+                (Self::Periodic, arrival @ Arrival::Periodic { .. }) => arrival,
+            };
+        }
+        if set.tasks == before {
+            return Vec::new();
+        }
+        let word = match self {
+            Self::Periodic => "periodic",
+            Self::Sporadic => "sporadic",
+        };
+        let changed = format!("--jobs {word}");
+        let lost = (lost > 0).then(|| {
+            let offsets = if lost == 1 { "1 offset".into() } else { format!("{lost} offsets") };
+            format!("{offsets} lost: nothing is known of a sporadic task's first job")
+        });
+        [changed].into_iter().chain(lost).collect()
+    }
+}
+
 pub(super) fn run(args: &Args) -> Outcome {
     if args.deadline_class && args.to != Format::RtApp {
         let why = format!("--deadline-class is for --to rt-app, not for {}; drop it", args.to);
@@ -54,26 +89,29 @@ pub(super) fn run(args: &Args) -> Outcome {
     let about = |text: &str| output::note(&format!("{}: {text}", args.file.display()));
     let mut set = formats::read(&args.file, args.from).map_err(Failure::new)?;
     set.notes.iter().for_each(|note| about(note));
-    for task in &mut set.tasks {
-        task.arrival = match (args.jobs, task.arrival) {
-            (Some(Jobs::Sporadic), _) => Arrival::Sporadic,
-            (Some(Jobs::Periodic), Arrival::Sporadic | Arrival::None) => {
-                Arrival::Periodic { offset: Duration::ZERO }
-            }
-            (Some(Jobs::Periodic), arrival @ Arrival::Periodic { .. }) | (None, arrival) => arrival,
-        };
-    }
+    let mut changes = args.jobs.map_or_else(Vec::new, |jobs| jobs.given(&mut set));
+    changes.iter().skip(1).for_each(|lost| about(lost));
     let style = Style { deadline_class: args.deadline_class };
-    let file = formats::write(&set, args.to, style)
-        .map_err(|why| Failure::about(args.file.display(), why))?;
-    file.losses.iter().for_each(|loss| about(&format!("in {}: {loss}", args.to)));
+    let write = |set: &TaskSet| {
+        let written = formats::write(set, args.to, style);
+        written.map_err(|why| Failure::about(args.file.display(), why))
+    };
+    let mut file = write(&set)?;
+    let in_format = |what: &String| format!("in {}: {what}", args.to);
+    file.additions.iter().chain(&file.losses).for_each(|what| about(&in_format(what)));
+    changes.extend(file.losses.iter().map(in_format));
+    // The head says how the set was drawn: no longer the whole of it where that was changed.
+    if !set.origin.is_empty() && !changes.is_empty() {
+        set.origin.extend(changes.iter().map(|change| format!("converted: {change}")));
+        file = write(&set)?;
+    }
     let Some(path) = &args.output else {
         output::print(&file.text)?;
         return Ok(Answer::Yes);
     };
     output::leave_nothing_at_signals()?;
     let mut out = Pending::create(path)?;
-    out.write_all(file.text.as_bytes()).map_err(|error| Failure::about(path.display(), error))?;
+    out.write_all(file.text.as_bytes()).map_err(Failure::new)?;
     out.commit()?;
     Ok(Answer::Yes)
 }

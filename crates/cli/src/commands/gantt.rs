@@ -69,7 +69,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     }
     let rows = if args.cores { Rows::Cores } else { Rows::Vcpus };
     if let Some(mut file) = svg {
-        chart.write_svg(rows, &mut file).map_err(|error| Failure::about("--svg", error))?;
+        chart.write_svg(rows, &mut file).map_err(Failure::new)?;
         file.commit()?;
         return Ok(Answer::Yes);
     }

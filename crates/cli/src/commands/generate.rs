@@ -84,6 +84,9 @@ pub(super) fn run(args: &Args) -> Outcome {
         sporadic: args.sporadic,
         offsets: args.offsets,
     };
+    if args.out.is_some() {
+        output::leave_nothing_at_signals()?;
+    }
     let set = |seed: u64| recipe.draw(seed).map(|set| set.to_string()).map_err(Failure::new);
     let Some(count) = args.count else {
         match &args.out {
@@ -102,7 +105,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     let width = last.to_string().len();
     let file = |seed: u64| Ok((format!("set-{seed:0width$}.csv"), set(seed)?));
     let files = (args.seed..=last).map(file).collect::<Result<Vec<_>, Failure>>()?;
-    write_all(directory, &files)?;
+    output::write_directory(directory, &files)?;
     Ok(Answer::Yes)
 }
 
@@ -119,26 +122,4 @@ fn refuse_filled(directory: &Path) -> Result<(), Failure> {
         Err(error) => format!("cannot be read: {error}"),
     };
     Err(Failure::about(directory.display(), why))
-}
-
-/// Writes all files or none: into a hidden directory beside, which then takes the name.
-fn write_all(directory: &Path, files: &[(String, String)]) -> Result<(), Failure> {
-    let fail = |error: io::Error| {
-        Failure::about(directory.display(), format_args!("cannot be written: {error}"))
-    };
-    let name = directory.file_name().ok_or_else(|| {
-        Failure::about(directory.display(), "it names no directory; name a new one")
-    })?;
-    let hidden = format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id());
-    let hidden = directory.with_file_name(hidden);
-    fs::create_dir(&hidden).map_err(fail)?;
-    let written = files
-        .iter()
-        .try_for_each(|(name, text)| fs::write(hidden.join(name), text))
-        .and_then(|()| fs::rename(&hidden, directory));
-    written.map_err(|error| {
-        // Nothing more can be done where even removing fails; the name says what it is.
-        let _ = fs::remove_dir_all(&hidden);
-        fail(error)
-    })
 }

@@ -26,6 +26,7 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args) -> Outcome {
     let bytes = bytes_of(&args.journal)?;
     if let Some(file) = &args.trace {
+        output::leave_nothing_at_signals()?;
         write_trace(&bytes, &args.journal, file)?;
     }
     let done = replay::replay(&args.journal.display().to_string(), &bytes)?;

@@ -1,6 +1,6 @@
 //! `maracas run`: a scenario with its real programs on this host.
 
-use maracas_console::failure::{Answer, Outcome};
+use maracas_console::failure::Outcome;
 use maracas_console::output;
 use maracas_core::Duration;
 use maracas_live::host::platform::Platform;
@@ -103,7 +103,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     let means = chosen.of(means);
     let (talks, warns) = (args.results.talks(), !args.results.quiet);
     let manner = Manner { talks, warns, strict: args.strict };
-    let report = live::run(&case, setup, means, policy, guarded, files, manner)?;
+    let (report, unwritten) = live::run(&case, setup, means, policy, guarded, files, manner)?;
     let host = Platform::detect().map(|platform| platform.to_string()).ok();
     args.results.show(
         &report,
@@ -111,5 +111,5 @@ pub(super) fn run(args: &Args) -> Outcome {
         None,
         None,
     )?;
-    Ok(Answer::of(&report))
+    unwritten.answer(&report)
 }

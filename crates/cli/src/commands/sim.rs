@@ -62,14 +62,14 @@ pub(super) fn run(args: &Args) -> Outcome {
     args.results.say_assumptions(&case);
     let watch = Watch::new(&case, files);
     let watch = if args.results.talks() { watch.with_progress(options.until) } else { watch };
-    let Some(done) = simulate(&case, &options, watch)? else {
+    let Some(done) = simulate(&case, &options, watch) else {
         return verdict::refuse(&case, args.results.json);
     };
     done.notes.iter().for_each(|line| output::note(line));
     let threads = (!done.acted.is_empty()).then(|| Threads::new(&case, &done.acted));
     let blocked = Blocked::new(&case, &done.blocking);
     args.results.show(&done.report, None, threads.as_ref(), blocked.as_ref())?;
-    Ok(Answer::of(&done.report))
+    done.unwritten.answer(&done.report)
 }
 
 /// First bytes of a journal.
@@ -95,7 +95,7 @@ pub(super) fn journal_of(
     }
     refuse_taskset(file)?;
     let case = Case::read(file, Machine::Sim, &Overrides::default())?;
-    let simulated = simulate(&case, &options(&case, until), Watch::keeping(&case))?;
+    let simulated = simulate(&case, &options(&case, until), Watch::keeping(&case));
     match simulated {
         Some(done) => {
             done.notes.iter().for_each(|line| output::note(line));

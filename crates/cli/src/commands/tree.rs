@@ -34,8 +34,7 @@ pub(super) fn run(args: &Args) -> Outcome {
         let (what, file) = args.source.named()?;
         output::keep_apart(&[(what, file)], &[("--svg", path.clone())])?;
         let mut file = Pending::create(path)?;
-        let write = file.write_all(drawing.svg().as_bytes());
-        write.map_err(|error| Failure::about("--svg", error))?;
+        file.write_all(drawing.svg().as_bytes()).map_err(Failure::new)?;
         file.commit()?;
     } else if args.json {
         output::line(&format!("{:#}", drawing.to_json()))?;

@@ -119,6 +119,31 @@ fn every_cut_and_every_flipped_bit_is_noticed() {
 }
 
 #[test]
+fn what_follows_the_end_is_an_error_with_its_place() {
+    let (mut bytes, records) = sample();
+    let whole = bytes.len();
+    bytes.extend_from_slice(&sample().0);
+    let (_, reader) = Reader::open(&bytes).unwrap();
+    let mut read: Vec<_> = reader.collect();
+    let error = read.pop().unwrap().unwrap_err();
+    assert_eq!(error.offset, whole);
+    assert!(error.to_string().contains("bytes follow the journal's end"), "{error}");
+    assert_eq!(read.into_iter().collect::<Result<Vec<_>, _>>().unwrap(), records);
+}
+
+#[test]
+fn a_cut_journal_has_a_way_out_where_its_header_is_whole() {
+    let (bytes, _) = sample();
+    let error = |cut: usize| match Reader::open(&bytes[..cut]) {
+        Ok((_, reader)) => reader.last().unwrap().unwrap_err().to_string(),
+        Err(error) => error.to_string(),
+    };
+    let way_out = "is truncated here; `maracas top --journal FILE` shows what is there";
+    assert!(error(bytes.len() - 1).ends_with(way_out), "{}", error(bytes.len() - 1));
+    assert_eq!(error(20), "byte 8: the journal is truncated here");
+}
+
+#[test]
 fn the_hash_follows_the_plan_not_its_history() {
     let grant = |vcpu| Grant::new(VcpuId(vcpu), Limit::NEVER);
     let mut straight = Plan::new(2);

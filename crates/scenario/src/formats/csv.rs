@@ -1,6 +1,6 @@
 //! The table of comma-separated values.
 
-use super::task::{Draft, Given, name_fault};
+use super::task::{Draft, Given, MOST_TASKS, name_fault};
 use crate::error::{Error, Source, did_you_mean, quoted};
 use crate::taskset::{TaskSet, default_name, is_sporadic, offset};
 use maracas_core::Duration;
@@ -21,6 +21,10 @@ pub(crate) fn read(source: &Source<'_>) -> Result<TaskSet, Error> {
     let columns = columns(source, &header)?;
     let (mut tasks, mut names) = (Vec::new(), Vec::new());
     for (cells, id) in rows.zip(0..) {
+        if tasks.len() >= MOST_TASKS {
+            let message = format!("more than {MOST_TASKS} tasks; split the file");
+            return Err(source.error(cells[0].0, message));
+        }
         let row = Row::new(source, &columns, &cells)?;
         tasks.push(row.draft()?.task(source, id)?);
         names.push(row.name()?);

@@ -33,7 +33,7 @@ pub const COLUMNS: [&str; 12] = [
 ];
 /// The columns that SchedCAT knows beside `WSS`.
 pub const LEVELS: [&str; 4] = ["MEM", "L1", "L2", "L3"];
-/// The columns that [`Table::at`] turns into overheads.
+/// The columns that [`Table::charge`] turns into overheads.
 const CHARGED: [&str; 3] = ["RELEASE", "SCHEDULE", "CXS"];
 
 /// What distinguishes the rows of a table.
@@ -233,15 +233,17 @@ impl Table {
         Some(Duration::from_ticks(u64::try_from(cost.max(0)).unwrap_or(u64::MAX)))
     }
 
-    /// What the simulator charges with so many tasks: `RELEASE` a release, `SCHEDULE` a decision
-    /// and `CXS` a context switch. Columns that are missing cost nothing.
-    pub fn at(&self, tasks: u64) -> Overheads {
-        let cost = |column| self.cost(column, tasks).unwrap_or_default();
-        let [release, decision, context_switch] = CHARGED.map(cost);
-        Overheads { release, decision, context_switch, ..Overheads::default() }
+    /// Makes the simulator charge what the table says of so many tasks: `RELEASE` a release,
+    /// `SCHEDULE` a decision and `CXS` a context switch. Of columns that are missing it charges
+    /// what it did.
+    pub fn charge(&self, tasks: u64, overheads: &mut Overheads) {
+        let Overheads { release, decision, context_switch, .. } = overheads;
+        for (column, charged) in CHARGED.into_iter().zip([release, decision, context_switch]) {
+            *charged = self.cost(column, tasks).unwrap_or(*charged);
+        }
     }
 
-    /// The columns that [`Table::at`] leaves aside though they cost something.
+    /// The columns that [`Table::charge`] leaves aside though they cost something.
     pub fn uncharged(&self) -> Vec<&str> {
         let costs = |column: usize| self.rows.iter().any(|row| !row.costs[column].is_zero());
         let columns = self.columns.iter().enumerate();
@@ -329,14 +331,18 @@ mod tests {
             (0, "0"),
         ] {
             assert_eq!(table.cost("SCHEDULE", tasks), Some(us(cost)), "{tasks}");
-            assert_eq!(table.at(tasks).decision, us(cost), "{tasks}");
+            let before = Overheads { release: us("7"), ..Overheads::default() };
+            let mut charged = before;
+            table.charge(tasks, &mut charged);
+            let only = "the scenario's own costs stay where the table has no column";
+            assert_eq!(charged, Overheads { decision: us(cost), ..before }, "{tasks}: {only}");
         }
         assert_eq!(table.cost("CXS", 10), None);
         assert!(table.covers(10) && table.covers(50) && !table.covers(9) && !table.covers(51));
         let steep = Table::parse("TASK-COUNT,CXS\n10,1\n20,11\n", "x").unwrap();
-        assert_eq!(steep.at(5).context_switch, Duration::ZERO, "never below zero");
+        assert_eq!(steep.cost("CXS", 5), Some(Duration::ZERO), "never below zero");
         let single = Table::parse("CXS,TASK-COUNT\n1.5,10\n", "x").unwrap();
-        assert_eq!(single.at(99).context_switch, us("1.5"));
+        assert_eq!(single.cost("CXS", 99), Some(us("1.5")));
     }
 
     #[test]

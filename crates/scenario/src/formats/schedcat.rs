@@ -162,7 +162,7 @@ pub(super) fn write(set: &TaskSet) -> Written {
             counted(fractions, "task")
         ));
     }
-    Written { text, losses }
+    Written { text, losses, ..Written::default() }
 }
 
 /// The number in `task12`.

@@ -118,6 +118,10 @@ fn of_the_run(
     if let Some(etm) = etm {
         found.push(format!("execution times by {} (every job takes its WCET)", quoted(etm)));
     }
+    if let Some(cycles) = root.unusual("cycles_per_ms", &["1000000"]) {
+        let shown = quoted(cycles);
+        found.push(format!("cycles_per_ms {shown} (times are cut to nanoseconds here)"));
+    }
     if !found.is_empty() {
         asides.add(format!("left aside, of SimSo's run: {}", found.join(", ")));
     }

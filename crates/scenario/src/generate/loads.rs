@@ -100,9 +100,7 @@ impl Range {
         let Some(tasks) = recipe.tasks else {
             return Err(format!("{method} needs the number of tasks; give it, such as 20"));
         };
-        if !(1..=MAX_TASKS).contains(&tasks) {
-            return Err(format!("{tasks} tasks are not within 1..{MAX_TASKS}; change the number"));
-        }
+        within(tasks)?;
         let (n, total) = (tasks as u64, decimal(recipe.total));
         let as_rate = |steps: u64| decimal(Rate::new(steps, grid.steps));
         if grid.total < n * least {
@@ -125,6 +123,15 @@ impl Range {
         }
         Ok(Slice { tasks, total: grid.total, least, most })
     }
+}
+
+/// # Errors
+/// Where a set may not have so many tasks.
+fn within(tasks: usize) -> Result<(), String> {
+    if (1..=MAX_TASKS).contains(&tasks) {
+        return Ok(());
+    }
+    Err(format!("{tasks} tasks are not within 1..{MAX_TASKS}; change the number"))
 }
 
 impl Law {
@@ -159,7 +166,7 @@ impl Law {
                     .into());
             }
             Some(0) => return Err("0 tasks make no set; raise the number".into()),
-            Some(_) => {}
+            Some(tasks) => within(tasks)?,
             None => {
                 let expected = grid.total as f64 / law.mean();
                 if expected > MAX_TASKS as f64 {

@@ -223,6 +223,7 @@ fn errors_name_the_thing_and_the_way_out() {
         ("total=1 tasks=0 loads=uunifast periods=short", "0 tasks are not within 1..4096"),
         ("total=1 tasks=0 loads=light periods=short", "0 tasks make no set"),
         ("total=1 tasks=9999 loads=uunifast periods=short", "9999 tasks are not within"),
+        ("total=1 tasks=9999 loads=light periods=short", "9999 tasks are not within 1..4096"),
         ("total=3.5 tasks=3 loads=uunifast periods=short", "reach a total of 3, below 3.5"),
         ("total=1 tasks=5 loads=randfixedsum:0.3..1 periods=short", "need a total of 1.5, above 1"),
         ("total=15.2 tasks=20 loads=uunifast periods=short", "keep 2.4e-10 of its draws"),

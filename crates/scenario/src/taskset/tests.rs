@@ -63,6 +63,14 @@ fn names_that_say_nothing_are_none() {
 }
 
 #[test]
+fn a_table_has_so_many_tasks_at_most() {
+    let rows = |count: usize| format!("cost_us,period_us\n{}", "1,2\n".repeat(count));
+    assert_eq!(TaskSet::parse(&rows(100_000), "x").unwrap().tasks.len(), 100_000);
+    let refused = TaskSet::parse(&rows(100_001), "x").unwrap_err().to_string();
+    assert_eq!(refused, "x:100002:1: more than 100000 tasks; split the file");
+}
+
+#[test]
 fn tasks_cost_their_budget() {
     let set = TaskSet::parse("period_us,cost_us,jobs\n10,2,\n20,5,sporadic\n", "x").unwrap();
     let system = set.system(3);

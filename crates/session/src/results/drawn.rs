@@ -48,7 +48,15 @@ impl Format {
 }
 
 fn about_trace(error: TraceError) -> Failure {
-    Failure::about("--trace", error)
+    about("--trace", error)
+}
+
+/// What the option could not be given; an error of the output names its file.
+fn about(option: &str, error: TraceError) -> Failure {
+    match error {
+        TraceError::Io(error) => Failure::new(error),
+        error @ (TraceError::Journal(_) | TraceError::Format(_)) => Failure::about(option, error),
+    }
 }
 
 /// Whether the format of a trace with this name wants its records in the order of time.
@@ -94,16 +102,14 @@ impl Drawn {
         let csv = directory.map(Csv::create).transpose()?;
         Ok((csv.is_some() || trace.is_some()).then_some(Self { csv, trace, talks }))
     }
-    /// Writes all of it.
-    ///
-    /// # Errors
-    /// Where the journal cannot be read, the format of the trace cannot say it, or a file cannot be
-    /// written.
-    pub fn write(self, journal: &[u8]) -> Result<(), Failure> {
-        if let Some(csv) = self.csv {
-            csv.write(journal)?;
-        }
-        self.trace.map_or(Ok(()), |(format, file)| format.write(journal, file, self.talks))
+    /// Writes all of it that can be written: where the journal cannot be read, the format of the
+    /// trace cannot say it, or a file cannot be written, why.
+    #[must_use]
+    pub fn write(self, journal: &[u8]) -> Vec<Failure> {
+        let mut failures = self.csv.map_or_else(Vec::new, |csv| csv.write(journal));
+        let trace = self.trace.map(|(format, file)| format.write(journal, file, self.talks));
+        failures.extend(trace.and_then(Result::err));
+        failures
     }
 }
 
@@ -139,15 +145,22 @@ impl Csv {
         let [jobs, pieces, samples, speeds] = LISTS.map(|it| Pending::create(&directory.join(it)));
         Ok(Self { files: [jobs?, pieces?, samples?, speeds?], made })
     }
-    fn write(mut self, journal: &[u8]) -> Result<(), Failure> {
-        let [jobs, pieces, samples, speeds] = &mut self.files;
-        csv::jobs(journal, jobs)
-            .and_then(|()| csv::pieces(journal, pieces))
-            .and_then(|()| csv::samples(journal, samples))
-            .and_then(|()| csv::speeds(journal, speeds))
-            .map_err(|error| Failure::about("--csv", error))?;
-        self.files.into_iter().try_for_each(Pending::commit)?;
+    /// Writes each list that can be written; why the others cannot.
+    fn write(self, journal: &[u8]) -> Vec<Failure> {
+        type Fill = fn(&[u8], &mut Pending) -> Result<(), TraceError>;
+        let fill: [Fill; 4] = [
+            |journal, file| csv::jobs(journal, file),
+            |journal, file| csv::pieces(journal, file),
+            |journal, file| csv::samples(journal, file),
+            |journal, file| csv::speeds(journal, file),
+        ];
+        let write = |(mut file, fill): (Pending, Fill)| {
+            fill(journal, &mut file).map_err(|error| about("--csv", error))?;
+            file.commit()
+        };
+        let lists = self.files.into_iter().zip(fill);
+        let failures = lists.filter_map(|list| write(list).err()).collect();
         drop(self.made);
-        Ok(())
+        failures
     }
 }

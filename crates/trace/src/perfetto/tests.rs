@@ -142,6 +142,27 @@ fn states_of_a_vcpu() {
 }
 
 #[test]
+fn a_title_is_in_nanoseconds_whatever_ticks_are() {
+    let mut story = figure();
+    story.header.system.ticks_per_ns = 10;
+    let mut trace = Vec::new();
+    from_journal(&story.journal(24_000), &mut trace).unwrap();
+    let names: Vec<_> = tracks(&packets(&trace)).into_values().collect();
+    assert!(names.contains(&"VCPUs/hog (100ns/2us)".into()), "{names:?}");
+}
+
+#[test]
+fn an_output_that_takes_no_more_is_known_meanwhile() {
+    let story = figure();
+    let mut writer = Writer::new(&story.header, &mut [][..]);
+    // Packets are gathered: what is full shows after so many.
+    for _ in 0..1_000 {
+        story.observe(&mut writer);
+    }
+    assert_eq!(writer.failure().map(|error| error.kind()), Some(io::ErrorKind::WriteZero));
+}
+
+#[test]
 fn rows_of_the_cores() {
     let packets = figure_packets();
     let mut running: BTreeMap<u64, (u64, u64)> = BTreeMap::new();

@@ -123,6 +123,9 @@ impl<W: Write> Tracks<W> {
             None => self.out.flush().map(|()| self.out),
         }
     }
+    pub(super) const fn failure(&mut self) -> Option<io::Error> {
+        self.error.take()
+    }
     fn flush(&mut self) {
         if self.error.is_none() {
             self.error = self.out.write_all(&self.proto.bytes).err();
@@ -220,8 +223,12 @@ impl<W: Write> Tracks<W> {
             return;
         }
         let name = named.name.get_or_insert_with(|| vcpu.to_string()).clone();
-        let title = match named.reservation {
-            Some(promised) => format!("{name} ({}/{})", promised.budget, promised.period),
+        let reservation = named.reservation;
+        let ns = |time: Duration| Duration::from_ticks(time.ticks() / self.ticks_per_ns);
+        let title = match reservation {
+            Some(promised) => {
+                format!("{name} ({}/{})", ns(promised.budget), ns(promised.period))
+            }
             None => name.clone(),
         };
         self.packet(Some(Instant::ZERO), |packet| {

@@ -32,10 +32,7 @@ impl Measured {
         if let Some(file) = &self.overheads {
             let table = read(file, Key::TaskCount)?;
             let tasks = case.without_service_vcpus().vcpus.len() as u64;
-            let costs = table.at(tasks);
-            overheads.release = costs.release;
-            overheads.decision = costs.decision;
-            overheads.context_switch = costs.context_switch;
+            table.charge(tasks, overheads);
             let about = |what: String| output::note(&format!("{}: {what}", file.display()));
             if !table.covers(tasks) && table.rows.len() > 1 {
                 about(format!("{tasks} tasks lie outside its rows; costs are extrapolated"));

@@ -76,7 +76,8 @@ impl<'a> Playback<'a> {
                 self.next = Some(record);
                 return true;
             }
-            Some(Err(error)) => error.to_string(),
+            // Its way out is this command.
+            Some(Err(error)) => format!("byte {}: {}", error.offset, error.what),
             None => ENDS.into(),
         };
         self.over.get_or_insert(Ended(why));

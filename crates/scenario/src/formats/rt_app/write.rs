@@ -55,7 +55,7 @@ pub(in crate::formats) fn write(set: &TaskSet, style: Style) -> Result<Written, 
              \"default_policy\": \"SCHED_OTHER\",\n\t\t\"logdir\": \"./\",\n\t\t\
              \"log_basename\": \"rt-app\",\n\t\t\"lock_pages\": false,\n\t\t\
              \"ftrace\": \"none\",\n\t\t\"gnuplot\": false\n\t}\n}\n";
-    Ok(Written { text, losses: losses(set, &threads, style) })
+    Ok(Written { text, losses: losses(set, &threads, style), ..Written::default() })
 }
 
 fn losses(set: &TaskSet, threads: &[Thread], style: Style) -> Vec<String> {

@@ -47,15 +47,16 @@ pub(in crate::formats) fn write(set: &TaskSet) -> Written {
         );
     }
     text += "\t</tasks>\n</simulation>\n";
-    Written { text, losses: losses(set, processors, renamed) }
-}
-
-fn losses(set: &TaskSet, processors: u64, renamed: usize) -> Vec<String> {
-    let mut losses = vec![format!(
+    let run = format!(
         "a file of SimSo names the run too: EDF on {} for {DURATION} stands there; change it as \
          needed",
         counted(processors as usize, "processor")
-    )];
+    );
+    Written { text, losses: losses(set, renamed), additions: vec![run] }
+}
+
+fn losses(set: &TaskSet, renamed: usize) -> Vec<String> {
+    let mut losses = Vec::new();
     let sporadic = set.tasks.iter().filter(|task| is_sporadic(task)).count();
     if sporadic > 0 {
         losses.push(format!(
