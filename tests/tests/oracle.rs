@@ -306,6 +306,11 @@ fn io_vcpus_leave_every_budget_whole() {
             for vcpu in &mut system.vcpus {
                 vcpu.arrival = Arrival::None;
                 vcpu.role = if dice.one_in(3) { Role::Io } else { Role::Main };
+                let r = &mut vcpu.reservation;
+                if vcpu.role == Role::Io && dice.one_in(2) {
+                    let least = (2 * r.budget.ticks()).min(r.period.ticks());
+                    r.deadline = Duration::from_ticks(dice.between(least, r.period.ticks()));
+                }
             }
             let (system, _) = admitted(entry("maracas"), &params, system);
             let main = |vcpu: &&Vcpu| vcpu.role == Role::Main;
@@ -340,6 +345,33 @@ fn io_vcpus_leave_every_budget_whole() {
             }
         }
         assert!(!served.is_zero(), "no I/O VCPU ran under {admission}");
+    }
+}
+
+/// With the budget of a period that it inherits, 20 times its own, an I/O VCPU does not go before
+/// others by the early deadline of its own.
+#[test]
+fn an_early_deadline_does_not_go_with_a_long_inherited_period() {
+    for admission in ["ll", "hyperbolic", "rta"] {
+        let params = with(&[("admission", admission)]);
+        let vcpu = |id, c, t| Vcpu::new(id, Duration::from_ticks(c), Duration::from_ticks(t));
+        let (slow, ctl) = (vcpu(0, 100, 2_000), vcpu(1, 10, 80).periodic());
+        let mut net = Vcpu { role: Role::Io, ..vcpu(2, 15, 100) };
+        net.reservation.deadline = Duration::from_ticks(50);
+        let system = System::new(1, vec![slow, ctl, net]);
+        let fixed = |ticks| Cost::Fixed(Duration::from_ticks(ticks));
+        let on_behalf = Some(VcpuId(0));
+        let events = Workload::EventDriven { every: fixed(2_000), cost: fixed(300), on_behalf };
+        let programs = [Workload::Busy, jobs(&system.vcpus[1]), events];
+        let programs = (0..).zip(programs).map(|(id, work)| Program::new(VcpuId(id), work));
+        let programs: Vec<_> = programs.collect();
+        let entry = entry("maracas");
+        assert!((entry.admit)(&system, &params).accepted(), "{admission}");
+        let (watch, _) = carry_out(entry, &params, &system, &programs, 20_000);
+        let latest = watch.responses[1].iter().max().copied();
+        assert!(latest <= Some(Duration::from_ticks(80)), "{admission}: {latest:?}");
+        let served: u64 = watch.delivered[2].iter().sum();
+        assert!(served > 500, "{admission}: the I/O VCPU had {served}");
     }
 }
 

@@ -260,8 +260,11 @@ impl State {
         let span = match self.server {
             Server::Sporadic(_) if priority::serves_requests(self.role) => Duration::ZERO,
             Server::Sporadic(_) => self.deadline.min(period),
-            // Its own period says nothing where another is inherited, and its deadline does.
-            Server::Pibs { declared, .. } if self.deadline < declared => self.deadline.min(period),
+            // Before the end of a period that is not inherited, or a shorter one. Of a longer one
+            // it holds more than its test counts for a deadline as early.
+            Server::Pibs { declared, .. } if self.deadline < declared && period <= declared => {
+                self.deadline.min(period)
+            }
             Server::Pibs { .. } => period,
         };
         (span, self.id)

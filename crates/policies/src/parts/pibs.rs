@@ -2,7 +2,8 @@
 //!
 //! M. Danish, Y. Li, R. West, "Virtual-CPU Scheduling in the Quest Operating System", RTAS 2011:
 //! priority inheritance bandwidth preserving server. It has one replenishment at most, so that
-//! many short runs cost no list; in a window of its period T it consumes at most (2-U)UT.
+//! many short runs cost no list; in a window of its period T in which nothing delays it, it
+//! consumes at most (2-U)UT.
 
 use super::sporadic::Chunk;
 use maracas_core::{Duration, Instant, Rate};

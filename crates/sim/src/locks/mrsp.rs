@@ -11,8 +11,8 @@
 //! Where the holder is preempted, a core on which a job spins for the resource runs the holder in
 //! that job's place, of several such cores that of the first request.
 //! # Invariants
-//! A core has one job at most that spins for a resource or holds it. The holder runs wherever one
-//! that waits for it would.
+//! For each resource a core has one job at most that spins for it or holds it. The holder runs
+//! wherever one that waits for it would.
 //! # Where we differ from the paper
 //! A holder that is helped goes back to its own core as soon as it is first there.
 

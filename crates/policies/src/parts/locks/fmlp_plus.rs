@@ -7,19 +7,25 @@
 //! Nothing delays a request but requests that were made before it, of which each other task has one
 //! at most: one for the same resource, or one whose holder goes ahead of another user of that
 //! resource on their core. Each time that a job begins or comes back from a wait, one section of
-//! each less urgent task of its core may go ahead of it.
+//! each less urgent task of its core may go ahead of it. Under EDF that is any task where the job
+//! comes back, since others were released while it waited; where it begins, only tasks of later
+//! deadlines, as what asked before its release and is due after it has one.
 //! # Where we differ from the paper
 //! The paper bounds by a linear program how often each task comes within the response time; this is
-//! the closed form of one request a task. Under EDF all waits count as execution, and any task of
-//! the core may be the less urgent one.
+//! the closed form of one request a task. Under EDF all waits count as execution.
 
 use super::super::partitioned::Order;
-use super::{Kind, Request, Setting, Terms, total};
+use super::{Kind, Request, Setting, Task, Terms, total};
 
 pub(super) fn terms(setting: &Setting) -> Terms {
     let delay = |place: usize| {
-        let once = total(setting.less_urgent(place).map(|(_, it)| it.longest_of(|_| true)));
-        (setting.tasks[place].asks() + 1).saturating_mul(once)
+        let task = &setting.tasks[place];
+        let late = |deadline| setting.order == Order::Fixed || deadline > task.deadline;
+        let longest = |it: &Task| it.longest_of(|_| true);
+        let at_return = total(setting.less_urgent(place).map(|(_, it)| longest(it)));
+        let before = setting.less_urgent(place).filter(|(_, it)| late(it.deadline));
+        let at_begin = total(before.map(|(_, it)| longest(it)));
+        task.asks().saturating_mul(at_return).saturating_add(at_begin)
     };
     let waits = |place: usize| {
         let of = |it: &Request| it.count.saturating_mul(wait(setting, place, it.resource));

@@ -52,6 +52,8 @@ fn fmlp_plus() {
     assert_eq!(terms.delays, [26, 0, 12, 0]);
     let terms = fmlp_plus::terms(&setting(Order::Deadline, &ROWS));
     assert_eq!((terms.kind, terms.waits[0]), (Kind::Oblivious, Some(16 + 26)));
+    // The last has the latest deadline: it is delayed where it comes back, twice by 2 and 7.
+    assert_eq!(terms.waits[3], Some(21 + 18));
 }
 
 #[test]
