@@ -1,12 +1,14 @@
-//! Jobs that are said to be in time beside others that use memory are never late in the simulator.
+//! Jobs that are said to be in time beside others that use memory are never late in the simulator,
+//! and none reads more than is said.
 
 use maracas_core::contract::{Event, Observer};
 use maracas_core::params::{Params, Value};
-use maracas_core::{Cost, Duration, Instant, Job, JobId, Plan, VcpuId, Workload};
+use maracas_core::{Cost, Duration, Instant, Job, JobId, Plan, Program, VcpuId, Workload};
 use maracas_sim::jobs::{Answer, Judged, judge};
 use maracas_sim::memory::SharedMemory;
 use maracas_sim::{Options, run_with};
 use maracas_tests::{Dice, Mix, generate_slow, memory_for};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Random systems that a debug build tries; release builds try 10,000.
@@ -47,6 +49,8 @@ struct Jobs {
     pending: Vec<Job>,
     late: Vec<(JobId, Instant)>,
     done: u64,
+    /// By VCPU: jobs released, and lines read.
+    reads: BTreeMap<VcpuId, (u64, u64)>,
 }
 
 impl Jobs {
@@ -59,7 +63,13 @@ impl Jobs {
 impl Observer for Jobs {
     fn event(&mut self, at: Instant, event: &Event) {
         match event {
-            Event::Released(job) => self.pending.push(*job),
+            Event::Released(job) => {
+                self.pending.push(*job);
+                self.reads.entry(job.id.vcpu).or_default().0 += 1;
+            }
+            Event::Ran(segment) => {
+                self.reads.entry(segment.vcpu).or_default().1 += segment.usage.reads;
+            }
             Event::Completed(id) => {
                 let place = self.pending.iter().position(|job| job.id == *id);
                 let job = self.pending.remove(place.expect("it was released"));
@@ -68,8 +78,7 @@ impl Observer for Jobs {
                     self.late.push((*id, job.deadline));
                 }
             }
-            Event::Ran(_)
-            | Event::Woke { .. }
+            Event::Woke { .. }
             | Event::AllowanceSpent { .. }
             | Event::Sampled(_)
             | Event::Utilized { .. }
@@ -108,6 +117,8 @@ struct Tally {
     /// By policy, in time by what limits others.
     limited: [u64; POLICIES.len()],
     in_time: u64,
+    /// VCPUs whose reads were held against what their jobs read at most.
+    read: u64,
     jobs: u64,
 }
 
@@ -161,16 +172,28 @@ fn try_one(seed: u64, among: Range<usize>, tally: &mut Tally) {
         let one = judged.iter().find(|one| one.vcpu == id.vcpu);
         panic!("seed {seed}, {name} {given:?}: {id:?} missed {deadline}, judged {one:?}");
     }
+    for one in judged.iter().filter(|one| works_on_jobs_alone(one.vcpu, &random.programs)) {
+        let (released, reads) = jobs.reads.get(&one.vcpu).copied().unwrap_or_default();
+        tally.read += u64::from(reads > 0);
+        let most = one.reads * released;
+        assert!(reads <= most, "seed {seed}, {name} {given:?}: {reads} reads, judged {one:?}");
+    }
+}
+
+/// All that it reads is read by its jobs.
+fn works_on_jobs_alone(vcpu: VcpuId, programs: &[Program]) -> bool {
+    let mut own = programs.iter().filter(|program| program.vcpu == vcpu);
+    own.all(|program| program.workload.most().is_some())
 }
 
 #[test]
 fn jobs_said_to_be_in_time_beside_memory_users_are() {
     let mut tally = Tally::default();
     (0..SYSTEMS).for_each(|seed| try_one(seed, 0..PLACES, &mut tally));
-    let Tally { admitted, slowed, limited, in_time, jobs } = tally;
+    let Tally { admitted, slowed, limited, in_time, read, jobs } = tally;
     eprintln!(
         "{admitted} admitted, {in_time} VCPUs in time, {slowed} of them slowed, {limited:?} by \
-         limits on others less so, {jobs} jobs"
+         limits on others less so, {read} read, {jobs} jobs"
     );
     assert!(admitted > SYSTEMS / 3, "{admitted} of {SYSTEMS} systems were admitted");
     let gain = limited.iter().sum::<u64>();
@@ -178,6 +201,7 @@ fn jobs_said_to_be_in_time_beside_memory_users_are() {
     let lent = limited[LENDS];
     assert!(cfg!(debug_assertions) || lent > 0, "none gains where reservations are lent");
     assert!(slowed > SYSTEMS / 4, "{slowed} VCPUs were slowed down and in time nevertheless");
+    assert!(read > SYSTEMS / 4, "{read} VCPUs read");
 }
 
 #[test]

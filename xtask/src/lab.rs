@@ -70,6 +70,12 @@ pub(crate) fn lab(root: &Path, words: &[&str]) -> Result<(), String> {
     }
 }
 
+/// Fetches what the quick lab needs, where it can be had; the lab says what is missing.
+pub(crate) fn fetch(root: &Path) {
+    let guests = Options::read(&["--quick"]).and_then(|options| options.guests());
+    let _ = guests.map(|guests| Fetched::of(root, &guests));
+}
+
 fn list() {
     for scenario in scenario::ALL {
         let kernels = scenario.kernels.join(" ");
@@ -109,12 +115,20 @@ struct Lab<'a> {
     _lock: File,
 }
 
-impl<'a> Lab<'a> {
-    fn prepare(root: &'a Path, options: &'a Options, guests: &[Guest]) -> Result<Self, Unready> {
+/// What comes from the archive.
+struct Fetched {
+    folder: PathBuf,
+    emulator: PathBuf,
+    shell: PathBuf,
+    kernels: Vec<Kernel>,
+    lock: File,
+}
+
+impl Fetched {
+    fn of(root: &Path, guests: &[Guest]) -> Result<Self, Unready> {
         if std::env::consts::ARCH != "x86_64" {
             return Err(Unready::Missing("an x86-64 machine".into()));
         }
-        let begin = Instant::now();
         let folder = root.join("target/lab");
         let lock = locked(&folder).map_err(Unready::Failed)?;
         let mut store = Store::at(folder.clone());
@@ -126,6 +140,14 @@ impl<'a> Lab<'a> {
                 kernels.push(store.kernel(word).map_err(Unready::Missing)?);
             }
         }
+        Ok(Self { folder, emulator, shell, kernels, lock })
+    }
+}
+
+impl<'a> Lab<'a> {
+    fn prepare(root: &'a Path, options: &'a Options, guests: &[Guest]) -> Result<Self, Unready> {
+        let begin = Instant::now();
+        let Fetched { folder, emulator, shell, kernels, lock } = Fetched::of(root, guests)?;
         let tests = guests.iter().any(|(one, _)| one.work == Work::Tests);
         let is_wanted: &dyn Fn(&str) -> bool = &|name| options.wants_test(name);
         let loads = guests.iter().any(|(one, _)| one.loads());

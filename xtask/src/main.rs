@@ -121,16 +121,24 @@ fn checks() -> Result<(), String> {
     if !["chromium", "google-chrome", "google-chrome-stable"].iter().any(|it| apt::has(it)) {
         apt::install(&["chromium"]);
     }
+    // What later steps need of the network comes while the tests are compiled, and not beside
+    // them: some measure time.
+    let tests = || cargo(&["test", "--workspace", "--no-run"]);
+    let fetch = || {
+        python::fetch(&root());
+        lab::fetch(&root());
+        Ok(())
+    };
+    together::all(2, &[&tests, &fetch])?;
     cargo(&["test", "--workspace", "--no-fail-fast"])?;
     optimized()?;
-    docs::docs(&root())?;
-    // Both fetch libraries or kernels first, and the packages' tests have one core at work. Nothing
-    // in either is measured by the host's clock: guests count their own instructions, and their
-    // limit is one of processor time.
-    let packages = || python::python(&root()).and_then(|()| deb::deb(&root(), &[]));
+    // The packages' tests have one core at work. Nothing here is measured by the host's clock:
+    // guests count their own instructions, and their limit is one of processor time.
+    let python = || python::python(&root());
     // Kernels and hosts that this one is not.
     let lab = || lab::lab(&root(), &["--quick"]);
-    together::all(2, &[&packages, &lab])
+    let rest = || deb::deb(&root(), &[]).and_then(|()| docs::docs(&root()));
+    together::all(2, &[&python, &lab, &rest])
 }
 
 /// What runs for minutes of simulated time, in one build: packages that are built alone have other
@@ -165,25 +173,19 @@ fn optimized() -> Result<(), String> {
     let test: Vec<&str> = ["test", "--release"].into_iter().chain(packages).collect();
     let only = tests.iter().flat_map(|name| ["--test", name]);
     cargo(&test.iter().copied().chain(only).chain(["--no-run"]).collect::<Vec<_>>())?;
-    // The policies' own tests have up to a hundred times as many cases as without optimization. In
-    // one unit they would be compiled on one core while the other has nothing to do.
-    let units = "profile.release.package.maracas-policies.codegen-units=16";
-    let policies = ["--package", "maracas-policies", "--lib", "--config", units];
-    let policies = [&["test", "--release"], &policies[..]].concat();
     // Most end with one long test on one core, and none measures time.
-    let mut steps: Vec<_> =
-        tests.iter().map(|name| [&test[..], &["--test", name]].concat()).collect();
-    steps.insert(steps.len() / 2, policies);
+    let steps: Vec<_> = tests.iter().map(|name| [&test[..], &["--test", name]].concat()).collect();
     let steps: Vec<_> = steps.iter().map(|words| move || cargo_apart(words)).collect();
     let steps: Vec<_> = steps.iter().map(|step| step as together::Step<'_>).collect();
     together::all(std::thread::available_parallelism().map_or(1, usize::from), &steps)?;
-    // The live machine on a simulated host, for a minute, and the machine whose law the kernel
-    // carries out, with the law in C. Cargo builds a package's programs with its integration tests.
-    for kind in ["live", "kernel"] {
+    // The live machine on a simulated host, for a minute, and beside it the machine whose law the
+    // kernel carries out, with the law in C. Cargo builds a package's programs with its integration
+    // tests.
+    let swarm = |kind: &str| {
         let swarm = target(&root()).join("release/swarm");
-        program(Command::new(swarm).args(["--kind", kind, "--seconds", "60"]))?;
-    }
-    Ok(())
+        apart(Command::new(swarm).args(["--kind", kind, "--seconds", "60"]))
+    };
+    together::all(2, &[&|| swarm("live"), &|| swarm("kernel")])
 }
 
 /// `cargo fmt` follows `mod` items, and those of the policies are made by a macro.
@@ -219,7 +221,12 @@ fn cargo_with(args: &[&str], variables: &[(&str, &PathBuf)]) -> Result<(), Strin
 /// The same beside other steps: what it prints is seen when it is over.
 fn cargo_apart(args: &[&str]) -> Result<(), String> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    timed(Command::new(cargo).args(args), |command| {
+    apart(Command::new(cargo).args(args))
+}
+
+/// Runs a program in the root beside others: what it prints is seen when it is over.
+fn apart(command: &mut Command) -> Result<(), String> {
+    timed(command, |command| {
         let output = command.output()?;
         // Cargo names the tests there before they say how they went.
         eprint!("{}", String::from_utf8_lossy(&output.stderr));

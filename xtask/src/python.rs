@@ -4,7 +4,7 @@
 //! that holds nothing else. Where Python, its `venv` or a network is missing and cannot be had, the
 //! step is skipped, and counted as the tests' skips are.
 
-use crate::venv;
+use crate::{together, venv};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,9 +15,7 @@ use std::process::Command;
 /// Where a step fails that this host can do.
 pub(crate) fn python(root: &Path) -> Result<(), String> {
     let place = Place::of(root);
-    let project = fs::read_to_string(place.package.join("pyproject.toml"));
-    let libraries = libraries(&project.unwrap_or_default());
-    if let Err(missing) = venv::prepare(&place.tests, &libraries) {
+    if let Err(missing) = place.prepare() {
         return venv::skip(root, missing);
     }
     let wheel = place.build()?;
@@ -27,14 +25,23 @@ pub(crate) fn python(root: &Path) -> Result<(), String> {
     venv::run(Command::new(&python).args(install).arg(&wheel))?;
     let in_package =
         |args: &[&str]| venv::run(Command::new(&python).args(args).current_dir(&place.package));
-    let notebooks = "../../examples/notebooks";
-    in_package(&["-m", "ruff", "format", "--quiet", "--check", ".", notebooks])?;
-    in_package(&["-m", "ruff", "check", "--quiet", ".", notebooks])?;
-    in_package(&["-m", "mypy", "--strict", "python/maracas"])?;
-    in_package(&["-m", "mypy.stubtest", "maracas._maracas"])?;
-    in_package(&["-m", "pytest", "--quiet", "-p", "no:cacheprovider"])?;
-    let documents = place.folder.join("docs");
-    venv::run(Command::new(&python).args(["-m", "pdoc", "maracas", "-o"]).arg(documents))
+    let tests = || in_package(&["-m", "pytest", "--quiet", "-p", "no:cacheprovider"]);
+    let sources = || {
+        let notebooks = "../../examples/notebooks";
+        in_package(&["-m", "ruff", "format", "--quiet", "--check", ".", notebooks])?;
+        in_package(&["-m", "ruff", "check", "--quiet", ".", notebooks])?;
+        in_package(&["-m", "mypy", "--strict", "python/maracas"])?;
+        in_package(&["-m", "mypy.stubtest", "maracas._maracas"])?;
+        let documents = place.folder.join("docs");
+        venv::run(Command::new(&python).args(["-m", "pdoc", "maracas", "-o"]).arg(documents))
+    };
+    // Neither has more than one core at work.
+    together::all(2, &[&tests, &sources])
+}
+
+/// Installs the tests' libraries, where they can be had; [`python`] says what is missing.
+pub(crate) fn fetch(root: &Path) {
+    let _ = Place::of(root).prepare();
 }
 
 /// Where everything lies.
@@ -53,6 +60,12 @@ impl Place {
         let folder = target.join("python");
         let (package, tests) = (root.join("crates/python"), folder.join("tests"));
         Self { package, tests, folder }
+    }
+
+    /// Makes the environment with the tests' libraries.
+    fn prepare(&self) -> Result<PathBuf, &'static str> {
+        let project = fs::read_to_string(self.package.join("pyproject.toml"));
+        venv::prepare(&self.tests, &libraries(&project.unwrap_or_default()))
     }
 
     /// Builds the wheel as `pip install ./crates/python` does; says where it is.

@@ -206,7 +206,7 @@ fn needs(vcpu: &Vcpu, cores: &Cores<'_>) -> Option<Judged> {
         let bound = bounds[place].as_ref();
         alone += work;
         without_limits += bound.map_or(work, |bound| bound.time_for(work));
-        let per_s = bound.map_or(0, |bound| bound.reads_per_s);
+        let per_s = bound.map_or(0, |bound| bound.reads_per_s_of_work);
         reads += (u128::from(per_s) * u128::from(work.ticks())).div_ceil(ticks_per_s) as u64;
         let slower = |old: &(u32, Bound), new: &Bound| new.slowdown_ppm > old.1.slowdown_ppm;
         if let Some(bound) = bound

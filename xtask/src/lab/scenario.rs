@@ -185,8 +185,7 @@ pub(super) const ALL: &[Scenario] = &[
 ];
 
 /// What `--quick` boots: scenario and kernel.
-pub(super) const QUICK: &[(&str, &str)] =
-    &[("plain", "6.1-rt"), ("plain", "6.1-cloud"), ("slow", "6.1-cloud")];
+pub(super) const QUICK: &[(&str, &str)] = &[("plain", "6.1-rt"), ("slow", "6.1-cloud")];
 
 /// The scenario of this name.
 pub(super) fn named(name: &str) -> Option<&'static Scenario> {

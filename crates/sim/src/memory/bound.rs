@@ -85,6 +85,9 @@ pub struct Bound {
     pub miss_ppm: u32,
     /// Reads per second that it can come to at most, alone.
     pub reads_per_s: u64,
+    /// Reads in a second of work at most: more than what it comes to alone in a second, where it
+    /// misses more often than at its reference speed.
+    pub reads_per_s_of_work: u64,
     /// Programs that run beside it then, by their place among the run's.
     pub beside: Vec<u32>,
     /// Whether `beside` is a mix that can run, and not all that may ever run on other cores.
@@ -116,6 +119,7 @@ impl Bound {
             latency_ps: 0,
             miss_ppm: 0,
             reads_per_s: 0,
+            reads_per_s_of_work: 0,
             beside: Vec::new(),
             is_mix: true,
             lines: Vec::new(),
@@ -328,9 +332,11 @@ impl Mixes<'_> {
         let mut bounds: Vec<Bound> = bounds.collect();
         let reload = bounds.iter().map(|bound| bound.reload).max();
         let reads_per_s = bounds.iter().map(|bound| bound.reads_per_s).max();
+        let of_work = bounds.iter().map(|bound| bound.reads_per_s_of_work).max();
         bounds.sort_by_key(|bound| bound.slowdown_ppm);
         let worst = bounds.pop().unwrap_or_else(Bound::none);
-        let worst = Bound { reload: reload?, reads_per_s: reads_per_s?, ..worst };
+        let (reload, reads_per_s, reads_per_s_of_work) = (reload?, reads_per_s?, of_work?);
+        let worst = Bound { reload, reads_per_s, reads_per_s_of_work, ..worst };
         (self.profile(program).is_some() || worst.slowdown_ppm > 1_000_000).then_some(worst)
     }
 
@@ -356,12 +362,14 @@ impl Mixes<'_> {
         let slowdown = if worst > reference { worst / reference * margin } else { 1.0 };
         let reload_ns = reload.flatten().unwrap_or(0.0) * margin;
         let (most, ticks_per_ns) = (misses.most(), self.system.ticks_per_ns as f64);
+        let per_s = |reference_ns: f64| (most / reference_ns * 1e9 * MARGIN).ceil() as u64;
         Bound {
             slowdown_ppm: (slowdown * 1e6).ceil() as u64,
             reload: Duration::from_ticks((reload_ns * ticks_per_ns).ceil() as u64),
             latency_ps: (latency * 1e3).ceil() as u64,
             miss_ppm: (steady * 1e6).ceil() as u32,
-            reads_per_s: (most / self.soonest(use_, most) * 1e9 * MARGIN).ceil() as u64,
+            reads_per_s: per_s(self.soonest(use_, most)),
+            reads_per_s_of_work: per_s(reference),
             beside: mixes[place].iter().map(|way| way.program).collect(),
             is_mix,
             lines: Vec::new(),

@@ -176,6 +176,24 @@ struct Load {
     lines: f64,
 }
 
+/// What a requestor waits for in one step, ns.
+struct Waits {
+    line: f64,
+    bus: f64,
+    /// The least that all lines before it take of the bus.
+    transfers: f64,
+    /// Of one that uses one bank only.
+    bank: Option<f64>,
+}
+
+impl Waits {
+    /// Its new latency.
+    fn latency(&self) -> f64 {
+        let latency = root_of_cubes(self.line, self.bus).max(self.transfers);
+        self.bank.map_or(latency, |bank| root_of_5_5(latency, bank))
+    }
+}
+
 /// The law with its constants for one memory. ns where nothing else is said.
 #[derive(Clone, Debug)]
 pub struct Law {
@@ -255,6 +273,7 @@ impl Law {
         }));
         let all = self.meetings(requestors);
         let mut loads = Vec::with_capacity(requestors.len());
+        let mut waits = Vec::with_capacity(requestors.len());
         let mut moved = f64::INFINITY;
         let mut steps = 0;
         while moved >= self.tolerance && steps < STEPS {
@@ -262,10 +281,14 @@ impl Law {
             let spared = [1.0, self.banks].map(|banks| self.closed_by_refresh(banks, requests));
             loads.clear();
             loads.extend(out.iter().zip(&all).map(|(solved, one)| self.load(solved, one)));
+            waits.clear();
+            let each = all.iter().zip(requestors).enumerate();
+            waits.extend(each.map(|(i, (one, own))| self.waits(i, one, own, &loads, spared)));
             moved = 0.0;
-            for (i, one) in all.iter().enumerate() {
-                let latency = self.latency(i, one, &requestors[i], &loads, spared);
-                let old = std::mem::replace(&mut out[i].latency_ns, latency);
+            // Apart, as no root waits for another: a processor works at several of them at once.
+            for (solved, waits) in out.iter_mut().zip(&waits) {
+                let latency = waits.latency();
+                let old = std::mem::replace(&mut solved.latency_ns, latency);
                 moved = moved.max((latency - old).abs() / old);
             }
             steps += 1;
@@ -336,16 +359,16 @@ impl Law {
         self.precharge * one_minus_exp(banks / (self.refresh_interval * requests_per_ns))
     }
 
-    /// The new latency of requestor `i` from every program's X, N and hit, and from what refreshes
-    /// spare those that use one bank and those that use all.
-    fn latency(
+    /// What requestor `i` waits for by every program's X, N and hit, and by what refreshes spare
+    /// those that use one bank and those that use all.
+    fn waits(
         &self,
         i: usize,
         one: &Met,
         own: &Requestor,
         loads: &[Load],
         [spared_in_one, spared_in_all]: [f64; 2],
-    ) -> f64 {
+    ) -> Waits {
         let mine = &loads[i];
         let waiting = waiting(own, &mine.solved);
         let conflict =
@@ -367,8 +390,8 @@ impl Law {
             bus += theirs.bus * met;
             transfers += theirs.lines * met;
         }
-        let latency = root_of_cubes(line, bus).max(self.transfer * transfers);
-        if one.single { root_of_5_5(latency, self.row_cycle * bank) } else { latency }
+        let bank = one.single.then_some(self.row_cycle * bank);
+        Waits { line, bus, transfers: self.transfer * transfers, bank }
     }
 
     /// s: mean time on the bus of a request.

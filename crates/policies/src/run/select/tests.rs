@@ -11,8 +11,8 @@ use alloc::vec::Vec;
 use maracas_core::{Arrival, Duration, Instant, Rate, System, Vcpu};
 
 const FITS: [Fit; 3] = [Fit::First, Fit::Best, Fit::Worst];
-/// Sets, each under every packing; optimized, as many as the literature draws.
-const SETS: u64 = if cfg!(debug_assertions) { 300 } else { 2_000 };
+/// Sets, each under every packing: as many as the literature draws.
+const SETS: u64 = 2_000;
 
 fn system(cores: usize, tasks: &[(u64, u64)], offsets: &[u64], scale: u64) -> System {
     let ticks = |n| Duration::from_ticks(n * scale);
