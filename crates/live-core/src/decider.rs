@@ -381,8 +381,9 @@ impl<H: Host> Decider<H> {
     fn completed(&mut self, job: JobId, at: Instant) {
         let Some(slot) = self.slot(job.vcpu) else { return };
         let jobs = &mut self.jobs[self.plan.place(slot)];
-        if jobs.complete(job, &mut *self.host.core(slot)) {
-            self.tell(at, &Event::Completed(job));
+        let ended = jobs.complete(job, &mut *self.host.core(slot));
+        for index in ended {
+            self.tell(at, &Event::Completed(JobId { index, ..job }));
         }
     }
 

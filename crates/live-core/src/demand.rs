@@ -1,6 +1,7 @@
 //! Demand that comes as jobs: live, the runtime itself is the source of releases.
 
 use maracas_core::{Arrival, Duration, Event, Instant, Job, JobId, Reservation, Vcpu, VcpuId};
+use std::ops::Range;
 
 /// The jobs of one VCPU.
 ///
@@ -54,12 +55,16 @@ impl Demand {
         let deadline = at + self.reservation.deadline;
         Some((at, Event::Released(Job { id, release: at, deadline })))
     }
-    /// A program says that this job is done; `false` where that cannot be. Jobs end in order.
-    pub fn complete(&mut self, index: u32) -> bool {
+    /// A program says that this job is done; which jobs end by that, in order: those before it of
+    /// which it never learned too. None where that cannot be.
+    pub fn complete(&mut self, index: u32) -> Range<u32> {
         self.observed |= index < self.released;
-        let right = index == self.completed && self.completed < self.released;
-        self.completed += u32::from(right);
-        right
+        if !(self.completed..self.released).contains(&index) {
+            return 0..0;
+        }
+        let ended = self.completed..index + 1;
+        self.completed = ended.end;
+        ended
     }
     /// Whether a released job has not ended.
     pub const fn is_pending(&self) -> bool {
@@ -114,10 +119,27 @@ mod tests {
         assert_eq!(demand.presume_complete(), Some(id(1)));
         assert_eq!(demand.presume_complete(), None);
         assert!(demand.next_event(Instant::ZERO + ms(40)).is_some());
-        assert!(!demand.complete(0), "job 0 has ended already");
+        assert_eq!(demand.complete(0), 0..0, "job 0 has ended already");
         assert!(!demand.is_silent(), "but the program has spoken");
         assert_eq!(demand.presume_complete(), None);
-        assert!(demand.complete(2));
-        assert!(!demand.complete(2), "job 2 was not released");
+        assert_eq!(demand.complete(2), 2..3);
+        assert_eq!(demand.complete(2), 0..0, "job 2 has ended");
+        assert_eq!(demand.complete(3), 0..0, "job 3 was not released");
+    }
+
+    #[test]
+    fn jobs_of_which_a_program_never_learned_end_with_the_next() {
+        let vcpu = Vcpu::new(4, ms(2), ms(10)).periodic();
+        let mut demand = Demand::new(&vcpu, Instant::ZERO).unwrap();
+        let release = |demand: &mut Demand, until| {
+            std::iter::from_fn(|| demand.next_event(Instant::ZERO + ms(until))).count()
+        };
+        release(&mut demand, 0);
+        assert_eq!(demand.complete(0), 0..1);
+        assert_eq!(release(&mut demand, 50), 5);
+        assert_eq!(demand.complete(4), 1..5);
+        assert!(demand.is_pending());
+        assert_eq!(demand.complete(5), 5..6);
+        assert!(!demand.is_pending());
     }
 }

@@ -186,7 +186,7 @@ impl Runtime {
     fn stop_one(&mut self) -> io::Result<()> {
         if self.random(2) == 0 {
             let Some((client, group, _)) = self.client.take() else { return Ok(()) };
-            client.dismiss(group)?;
+            client.dismiss(&group)?;
             return client.release();
         }
         let Some((group, pids)) = self.programs.pop() else { return Ok(()) };

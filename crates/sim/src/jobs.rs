@@ -124,7 +124,12 @@ pub fn judge(
         let vcpu = system.vcpu(one.vcpu);
         let by_requests = memory.dram.model == DramModel::Requests;
         let unbounded = by_requests.then_some(BY_REQUESTS);
-        one.answer = match unbounded.or_else(|| unknown(vcpu, one, &homes, programs, verdict)) {
+        let disturbed = || {
+            let own = || disturbed(one.vcpu, system, programs, &homes, cuts);
+            if isolates { None } else { own() }
+        };
+        let unknown = || unknown(vcpu, one, &homes, programs, verdict).or_else(disturbed);
+        one.answer = match unbounded.or_else(unknown) {
             Some(reason) => Answer::Unknown(reason),
             None if !proven => Answer::Unknown("this policy's test does not exclude misses"),
             None if fits && (!cuts || one.needs <= one.promised) => Answer::InTime,
@@ -337,6 +342,32 @@ fn admitted(verdict: &Verdict, vcpu: VcpuId, homes: &Homes) -> bool {
     let home = homes.home(vcpu);
     let disturbs = |other: VcpuId| home.is_none() || homes.home(other) == home;
     verdict.objections.is_empty() && !verdict.refused.iter().any(|(other, _)| disturbs(*other))
+}
+
+/// Why nothing can be said of the jobs of `vcpu` under a policy of jobs, by what may share its core:
+/// its tests count a neighbour as C, whatever that does.
+fn disturbed(
+    vcpu: VcpuId,
+    system: &System,
+    programs: &[Program],
+    homes: &Homes,
+    cuts: bool,
+) -> Option<&'static str> {
+    let home = homes.home(vcpu);
+    let beside = |other: &&Vcpu| {
+        let there = homes.home(other.id);
+        other.id != vcpu && (home.is_none() || there.is_none() || there == home)
+    };
+    let endless = |other: &Vcpu| {
+        let own = |program: &&Program| program.vcpu == other.id;
+        programs.iter().filter(own).any(|program| program.workload.most().is_none())
+    };
+    system.vcpus.iter().filter(beside).find_map(|other| {
+        if other.bandwidth.is_some() {
+            return Some("beside it jobs wait for a bandwidth of their own, and then run at once");
+        }
+        (!cuts && endless(other)).then_some("beside it a program never ends its job")
+    })
 }
 
 /// Why nothing can be said of these jobs, if that is so.

@@ -42,6 +42,10 @@ impl<H: Host> Decider<H> {
             withdrawn.iter().for_each(|event| self.tell(now, event));
         }
         while let Some((id, reply)) = self.destroyed.pop() {
+            // There will be no verdict on what was asked of it.
+            for asked in self.asked.extract_if(.., |asked| asked.id == id) {
+                let _ = asked.reply.give(Err(Refusal::Unknown(id)));
+            }
             let slot = self.known.remove(&id).and_then(|known| known.slot);
             slot.into_iter().for_each(|core| self.jobs(core).remove(id));
             let vcpu_handle = slot.and_then(|core| self.host.core(core).detach(id, End::Exited));

@@ -5,12 +5,13 @@ use crate::{Demand, Handle, ManagedCore, SilentJob};
 use maracas_core::contract::{Mode, RunQueue};
 use maracas_core::{Event, Instant, Job, JobId, VcpuId};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Releases on one core that wait for their VCPU to stand on its run queue; beyond, programs do not
 /// learn of them.
 const UNOBSERVED: usize = 4096;
-/// Those of one VCPU; beyond, its oldest is forgotten. More than a program that lives ever has: one
-/// that ended leaves its VCPU with jobs that no program will do.
+/// Those of one VCPU; beyond, its oldest is forgotten, and ends with the next that its program
+/// does. A program that ended leaves its VCPU with jobs that no program will do.
 const UNOBSERVED_EACH: usize = 16;
 
 /// Where what happened to jobs is put.
@@ -137,22 +138,22 @@ impl Jobs {
         }
     }
 
-    /// A program says that this job is done; whether that can be. Its VCPU blocks where it has no
-    /// other.
+    /// A program says that this job is done; which ones end by that ([`Demand::complete`]). Its
+    /// VCPU blocks where it has no other.
     pub(super) fn complete<H: Handle>(
         &mut self,
         job: JobId,
         core: &mut (impl ManagedCore<H> + ?Sized),
-    ) -> bool {
-        let Some(Some(demand)) = self.demands.get_mut(&job.vcpu) else { return false };
-        let can_be = demand.complete(job.index);
+    ) -> Range<u32> {
+        let Some(Some(demand)) = self.demands.get_mut(&job.vcpu) else { return 0..0 };
+        let ended = demand.complete(job.index);
         if let Some(vcpu_handle) = core.vcpu_handle(job.vcpu) {
             if !demand.is_silent() {
                 vcpu_handle.silent_job = SilentJob::None;
             }
-            vcpu_handle.is_done |= can_be && !demand.is_pending();
+            vcpu_handle.is_done |= !ended.is_empty() && !demand.is_pending();
         }
-        can_be
+        ended
     }
 
     /// Calls `release` with the jobs of which a program may learn: those whose VCPU is where the

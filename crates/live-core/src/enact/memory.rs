@@ -273,6 +273,11 @@ impl<E: Executor> Core<E> {
                 *armed = goal.zip(limit).map(|(goal, limit)| Armed { goal, limit });
                 self.exec.monitor_arm(limit)
             });
+            if reported.is_err() {
+                // Looked at in its place, and tried again then.
+                self.memory.armed = None;
+                self.look_at = self.look_at.min(rest.map_or(Instant::NEVER, |_| next));
+            }
             self.report(reported, Refused::Sample);
         }
         let armed = self.memory.armed;

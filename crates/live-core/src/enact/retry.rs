@@ -87,13 +87,13 @@ impl<E: Executor> Core<E> {
         let vcpu_handle = &mut self.vcpu_handles[index];
         // Its threads may not sit here yet. The kernel's locks for that are waited for:
         // it is seldom.
-        let sits = match vcpu_handle.sits_on(place.core) {
-            true => Ok(false),
-            false => vcpu_handle.sit(place),
-        };
-        self.stirred |= sits.is_ok();
-        let moved = sits.as_ref().is_ok_and(|moved| *moved);
+        let sat = vcpu_handle.sits_on(place.core);
+        let sits = if sat { Ok(false) } else { vcpu_handle.sit(place) };
         let id = vcpu_handle.id;
+        // As where it is attached.
+        let sits = sits.and_then(|_| self.exec.listen(id, &mut vcpu_handle.handle, true));
+        self.stirred |= sits.is_ok();
+        let arrived = !sat && sits.is_ok();
         let held = match vcpu_handle.level {
             Level::Foreground(priority) => vcpu_handle.raise(priority),
             Level::Background | Level::Watched | Level::Frozen => vcpu_handle.demote(),
@@ -105,9 +105,9 @@ impl<E: Executor> Core<E> {
         if sits.is_err() || held.is_err() {
             self.was_refused(index);
         }
-        self.report(sits.map(drop), Refused::Move(id));
+        self.report(sits, Refused::Move(id));
         self.report(held, Refused::Stop(id));
-        if moved {
+        if arrived {
             self.rescan(index);
         }
     }

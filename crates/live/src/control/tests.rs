@@ -1,5 +1,5 @@
 use super::*;
-use crate::host::run_directory::must_be_ours;
+use crate::host::run_directory::{must_be_ours, open_to_all};
 use maracas_core::control::{Frames, MAX_BODY};
 use maracas_core::{Arrival, Duration, Job};
 use std::env;
@@ -367,6 +367,18 @@ fn another_user_reads_one_refusal() {
     assert_eq!(why, expected);
     let first = full[0].ask(&Request::List);
     assert!(matches!(first, Some(Reply::Vcpus(_))), "no client leaves for one that is refused");
+}
+
+#[test]
+fn a_directory_is_opened_to_all_and_never_shut() {
+    let own = env::temp_dir().join(format!("maracas-open-{}", std::process::id()));
+    fs::create_dir(&own).unwrap();
+    for (before, after) in [(0o700, 0o755), (0o755, 0o755), (0o1777, 0o1777)] {
+        fs::set_permissions(&own, Permissions::from_mode(before)).unwrap();
+        open_to_all(&own).unwrap();
+        assert_eq!(fs::metadata(&own).unwrap().permissions().mode() & 0o7777, after);
+    }
+    fs::remove_dir(&own).unwrap();
 }
 
 #[test]

@@ -16,9 +16,9 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -29,6 +29,11 @@ const ON_LINE: &str = "/sys/devices/system/cpu/online";
 /// they have a core, and a look with what it demotes takes less than one.
 const DYING_LOOK: Duration = Duration::from_millis(5);
 
+/// Lines that may wait for the reader of standard error; more are lost.
+const UNSAID_MOST: usize = 64;
+/// How long the guardian waits at its end for a reader that takes nothing.
+const READER: Duration = Duration::from_secs(1);
+
 /// The stack of the thread that freezes, which is locked in memory: it makes system calls on
 /// strings of a few hundred bytes.
 const STACK: usize = 128 * 1024;
@@ -36,7 +41,7 @@ const STACK: usize = 128 * 1024;
 /// The guardian itself, given what follows [`WORD`](super::WORD) on its command line. Leaves when
 /// the run has ended, with the host restored; says on standard error what it had to do.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    match guard(arguments.into_iter().collect()) {
+    let code = match guard(arguments.into_iter().collect()) {
         Ok(None) => ExitCode::SUCCESS,
         Ok(Some(restored)) => {
             say(&restored.to_string());
@@ -46,12 +51,43 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             say(&error.to_string());
             ExitCode::FAILURE
         }
+    };
+    finish_saying();
+    code
+}
+
+/// Lines that were not written yet.
+static UNSAID: AtomicUsize = AtomicUsize::new(0);
+
+/// Says something on standard error, by a thread of its own: its reader may be stopped, as with
+/// Ctrl-S, and what is to be done for a core waits for no reader. That none is there is no reason
+/// to end.
+fn say(what: &str) {
+    static LINES: OnceLock<SyncSender<String>> = OnceLock::new();
+    let lines = LINES.get_or_init(|| {
+        let (lines, said) = sync_channel::<String>(UNSAID_MOST);
+        let write = move || {
+            for line in said {
+                let _ = writeln!(io::stderr(), "maracas: guardian: {line}");
+                UNSAID.fetch_sub(1, Ordering::Release);
+            }
+        };
+        // Without the thread nothing is said.
+        let _ = thread::Builder::new().name("says".into()).stack_size(STACK).spawn(write);
+        lines
+    });
+    UNSAID.fetch_add(1, Ordering::Release);
+    if lines.try_send(what.to_string()).is_err() {
+        UNSAID.fetch_sub(1, Ordering::Release);
     }
 }
 
-/// Says something on standard error; that no reader is there is no reason to end.
-fn say(what: &str) {
-    let _ = writeln!(io::stderr(), "maracas: guardian: {what}");
+/// Waits until all is said, or no reader takes it.
+fn finish_saying() {
+    let until = std::time::Instant::now() + READER;
+    while UNSAID.load(Ordering::Acquire) > 0 && std::time::Instant::now() < until {
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 fn guard(arguments: Vec<OsString>) -> io::Result<Option<restore::Restored>> {

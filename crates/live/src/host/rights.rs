@@ -12,17 +12,17 @@
 //! | control server | the same; `CHOWN` is permitted and not in effect |
 //! | usher of jobs | `SYS_NICE`, `IPC_LOCK` |
 //! | journal, metrics | `IPC_LOCK` |
-//! | descriptor server of colours | `SYS_ADMIN`, `SYS_PTRACE`, `IPC_LOCK` |
+//! | descriptor server of colours | `SYS_ADMIN`, `SYS_PTRACE`, `DAC_READ_SEARCH`, `IPC_LOCK` |
 //! | starter of programs | as the agents; all else is permitted and not in effect |
 //!
 //! `SYS_NICE` is for classes and affinities of programs and for the thread's own priority,
 //! `PERFMON` for counters, `KILL` for programs that are stopped by signals where there is no
 //! freezer. The server hands a process the file in which it counts its progress (`CHOWN`). The
-//! descriptor server needs `SYS_ADMIN` and `SYS_PTRACE` for the frame numbers of other users'
-//! programs. `SYS_ADMIN` stands for `PERFMON` on kernels that do not know the latter (before 5.8),
-//! or ask for more all the same, which is tried. All
-//! threads keep `IPC_LOCK`: the memory of the process is locked, and a mapping that any of them
-//! adds counts against `RLIMIT_MEMLOCK` without it, so that an allocation could fail.
+//! descriptor server needs `SYS_ADMIN`, `SYS_PTRACE` and `DAC_READ_SEARCH` for the frame numbers of
+//! other users' programs, whose files these are. `SYS_ADMIN` stands for `PERFMON` on kernels that do
+//! not know the latter (before 5.8), or ask for more all the same, which is tried. All threads keep
+//! `IPC_LOCK`: the memory of the process is locked, and a mapping that any of them adds counts
+//! against `RLIMIT_MEMLOCK` without it, so that an allocation could fail.
 //!
 //! Control group files need none of this. They belong to root, which the process still is, and
 //! the kernel asks for no capability where the files' owner moves processes. That is also the
@@ -34,6 +34,7 @@ use std::{io, thread};
 
 /// Numbers of `linux/capability.h`.
 const CHOWN: u32 = 0;
+const DAC_READ_SEARCH: u32 = 2;
 const KILL: u32 = 5;
 const IPC_LOCK: u32 = 14;
 const SYS_PTRACE: u32 = 19;
@@ -63,7 +64,7 @@ impl Duty {
             Duty::Agent | Duty::Server => &[SYS_NICE, KILL, IPC_LOCK],
             Duty::Usher => &[SYS_NICE, IPC_LOCK],
             Duty::Reader => &[IPC_LOCK],
-            Duty::Descriptors => &[SYS_ADMIN, SYS_PTRACE, IPC_LOCK],
+            Duty::Descriptors => &[SYS_ADMIN, SYS_PTRACE, DAC_READ_SEARCH, IPC_LOCK],
         };
         let counts = matches!(self, Duty::Agent | Duty::Server);
         bits(numbers) | if counts { bits(&[counting()]) } else { 0 }

@@ -70,7 +70,24 @@ pub(crate) fn make_directory(directory: &Path) -> io::Result<()> {
     let private = directory.parent() == Some(Path::new("/tmp"));
     let mode = if private { 0o700 } else { 0o755 };
     fs::DirBuilder::new().recursive(true).mode(mode).create(directory)?;
-    if private { must_be_ours(directory) } else { Ok(()) }
+    match private {
+        true => must_be_ours(directory),
+        // Root's: programs of other users find their sockets there.
+        false if directory == Path::new(words::DIRECTORY) => open_to_all(directory),
+        false => Ok(()),
+    }
+}
+
+/// Lets all users look into a directory of ours, whatever the umask was of who made it first.
+pub(crate) fn open_to_all(directory: &Path) -> io::Result<()> {
+    let meta = fs::symlink_metadata(directory)?;
+    let mode = meta.mode() & 0o7777;
+    // SAFETY: cannot fail.
+    let is_ours = meta.is_dir() && meta.uid() == unsafe { libc::geteuid() };
+    if !is_ours || mode & 0o055 == 0o055 {
+        return Ok(());
+    }
+    fs::set_permissions(directory, Permissions::from_mode(mode | 0o055))
 }
 
 /// Refuses a directory that another user made, that others may enter, or that is a link.

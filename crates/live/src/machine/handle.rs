@@ -261,8 +261,8 @@ impl Mailbox {
         };
         let last = bound.values().all(|(other, _)| *other != pid);
         drop(bound);
-        if let (Some(client), Some(group)) = (clients.get(&pid), Arc::into_inner(group)) {
-            client.dismiss(group)?;
+        if let Some(client) = clients.get(&pid) {
+            client.dismiss(&group)?;
         }
         if last && let Some(client) = clients.remove(&pid) {
             client.release()?;
@@ -404,10 +404,12 @@ impl Handle {
     /// # Errors
     /// Where the VCPU is unknown or the thread cannot be moved.
     pub fn adopt_thread(&self, id: VcpuId, tid: i32) -> Result<(), Refusal> {
-        self.mailbox.held(id, |_| {
+        self.mailbox.held(id, |core| {
             let bound = lock(&self.mailbox.bound);
             let (_, group) = bound.get(&id).ok_or(Refusal::Unknown(id))?;
-            group.add_thread(tid).map_err(Refusal::from)
+            group.add_thread(tid)?;
+            // Without a cpuset that is done thread by thread.
+            group.confine(self.mailbox.cores[usize::from(core.0)]).map_err(Refusal::from)
         })??;
         self.mailbox.post(Request::Rescan(id));
         Ok(())
@@ -486,8 +488,9 @@ fn bind_threads(
         members.check(*tid)
     };
     let moved = group.confine(core).and_then(|()| members.tids.iter().try_for_each(bind));
-    if let Err(error) = moved {
-        client.dismiss(group)?;
+    // Without a cpuset that is done thread by thread.
+    if let Err(error) = moved.and_then(|()| group.confine(core)) {
+        client.dismiss(&group)?;
         return Err(error.into());
     }
     Ok(group)

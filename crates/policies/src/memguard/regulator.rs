@@ -75,13 +75,14 @@ impl Core {
         self.base.saturating_add(self.allotted)
     }
 
-    /// What surplus time leaves to the foreground now. While it is short of what it donated it
-    /// shows what it needs, as every VCPU does; and it may always begin, since until it reads
-    /// no VCPU knows that it will.
+    /// What surplus time leaves to the foreground now, of what is allotted: what the core donated
+    /// may come back, and is the foreground's first. And that may always begin, since until it
+    /// reads no VCPU knows that it will.
     fn kept(&self) -> u64 {
         let Reserved { quota, foreground, .. } = self.reserved;
-        let Some(foreground) = foreground.filter(|_| self.allotted >= quota) else { return 0 };
-        foreground.saturating_sub(self.foreground).max(1).min(quota - 1)
+        let Some(foreground) = foreground else { return 0 };
+        let kept = foreground.saturating_sub(self.foreground).max(1).min(quota - 1);
+        kept.saturating_sub(quota.saturating_sub(self.allotted))
     }
 
     /// A period ended in which it used so much.
@@ -319,5 +320,25 @@ impl Regulator {
             vcpu: None,
             value,
         }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_core_donated_is_the_foregrounds_first() {
+        let reserved = Reserved { quota: 100, soft: true, foreground: Some(60) };
+        let mut core = Core::new(reserved);
+        assert_eq!(core.kept(), 60);
+        core.predicted = Some(90);
+        assert_eq!((core.begin(0), core.kept()), (10, 50));
+        // At 40 surplus time asks for what was donated, has it back, and goes no further.
+        let mut pool = 10;
+        core.overflow(Mode::Background, 40 + core.kept(), &mut pool, 5);
+        assert_eq!((core.allotted, core.kept(), pool), (100, 60, 0));
+        core.overflow(Mode::Background, 40 + core.kept(), &mut pool, 5);
+        assert!(core.is_closed(Mode::Background) && !core.is_closed(Mode::Foreground));
     }
 }

@@ -162,7 +162,9 @@ impl Settings {
     /// lacks what it donated gets that back (an underrun).
     pub(super) fn regulation(&self, system: &System) -> Regulation {
         let reads = self.cores.iter().map(|core| core.map(|reserved| reserved.quota));
-        let vcpus = system.vcpus.iter().filter_map(|vcpu| {
+        // A quota of the bank that gets most says little of all reads.
+        let vcpus = system.vcpus.iter().filter(|_| !self.counts.is_of_banks());
+        let vcpus = vcpus.filter_map(|vcpu| {
             let reads = self.quota(vcpu.bandwidth)?;
             Some(ReadLimit { whose: Readers::Vcpu(vcpu.id), reads })
         });

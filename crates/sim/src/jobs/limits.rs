@@ -2,7 +2,7 @@
 //!
 //! MemGuard limits the reads of cores and of VCPUs in each of its periods
 //! ([`maracas_core::admission::Regulation::most`]). Under `background = "off"` each VCPU runs on
-//! its budget alone. Nothing else is a limit that can be counted on: surplus time is given away
+//! its budget alone, and where its core is never closed it takes each in its own time. Nothing else is a limit that can be counted on: surplus time is given away
 //! without one, and Algorithm 1 of MARACAS takes it away only where latencies have been too high.
 //!
 //! # How long a job lasts
@@ -57,7 +57,15 @@ pub(super) fn limits(
     });
     let surplus = entry.params.iter().find(|spec| spec.name == "background");
     let off = surplus.is_some_and(|spec| params.choice(spec) == "off");
-    let budgets = system.vcpus.iter().filter(|vcpu| off && vcpu.role == Role::Main);
+    // On a core that is closed budgets are put off, and many are used at once when it opens.
+    let is_limited = |core: CoreId| {
+        let own = regulation.and_then(|limits| limits.reads.get(usize::from(core.0)));
+        own.is_some_and(Option::is_some)
+    };
+    let is_closed =
+        |vcpu: VcpuId| of_vcpu(vcpu).iter().any(|at| places[*at as usize].iter().any(is_limited));
+    let counts = |vcpu: &&Vcpu| off && vcpu.role == Role::Main && !is_closed(vcpu.id);
+    let budgets = system.vcpus.iter().filter(counts);
     let budgets = budgets.map(|vcpu| Limit {
         period: vcpu.reservation.period,
         most: Most::Time(vcpu.reservation.budget),

@@ -341,9 +341,9 @@ impl Client {
     ///
     /// # Errors
     /// When a thread could not be moved or the group not be removed.
-    pub fn dismiss(&self, group: Group) -> io::Result<()> {
+    pub fn dismiss(&self, group: &Group) -> io::Result<()> {
         release_threads(&group.dirs, &self.dirs, &self.origin)?;
-        group.remove()
+        group.dirs.remove()
     }
 
     /// Moves the process back where it came from and removes its group; its VCPUs must have been

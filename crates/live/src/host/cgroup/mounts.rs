@@ -28,11 +28,12 @@ impl Hierarchy {
     }
 
     /// The directories of a run, where its process stood in our group or another: looked for above
-    /// us first, which is cheap and where those of our own run are.
+    /// us first, which is cheap and where those of our own run are. Only below directories of our
+    /// user: another's proves nothing, as for `place::everywhere`.
     pub fn trees_of(&self, run: Identity) -> Vec<PathBuf> {
         let there = |house: PathBuf| Some(house.join(run.to_string())).filter(|dir| dir.is_dir());
         let near = place::levels(self).into_iter().map(|base| base.join(HOUSE));
-        let near: Vec<_> = near.filter_map(there).collect();
+        let near: Vec<_> = near.filter(|house| place::is_own(house)).filter_map(there).collect();
         if !near.is_empty() {
             return near;
         }

@@ -63,6 +63,11 @@ fn own_user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+/// Whether a directory belongs to our user.
+pub(super) fn is_own(dir: &Path) -> bool {
+    owner(dir) == Some(own_user())
+}
+
 fn owner(dir: &Path) -> Option<u32> {
     fs::metadata(dir).ok().map(|data| data.uid())
 }
@@ -101,7 +106,7 @@ pub(super) fn everywhere(root: &Path, name: &str) -> Vec<PathBuf> {
         for below in super::remains::children(&dir) {
             if below.file_name() != Some(name.as_ref()) {
                 open.push(below);
-            } else if owner(&below) == Some(own_user()) {
+            } else if is_own(&below) {
                 found.push(below);
             }
         }

@@ -198,7 +198,7 @@ fn a_clients_thread_is_frozen_alone_and_sent_home() {
             let repaired = remains.repair().expect("repaired");
             assert_eq!((repaired.killed, repaired.released), (vec![], vec![pid]));
         } else {
-            client.dismiss(group).expect("dismissed");
+            client.dismiss(&group).expect("dismissed");
             client.release().expect("released");
         }
         assert_eq!(groups_of(pid), before, "back where it came from");

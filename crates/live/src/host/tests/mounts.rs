@@ -79,3 +79,28 @@ fn no_groups_and_nonsense_give_nothing() {
     let nonsense = "a b c\n31 23 0:28 / /x rw - ext4 /dev/x rw\n- - -\n12 - cgroup2";
     assert_eq!(Hierarchies::parse(nonsense, "::::\n0\n"), Hierarchies::default());
 }
+
+#[test]
+fn a_tree_in_another_users_directory_is_none_of_a_run() {
+    use crate::host::tests::{can, is_root};
+    if !can("foreign trees", is_root(), "root, to give a directory away") {
+        return;
+    }
+    let root = std::env::temp_dir().join(format!("maracas-trees-{}", std::process::id()));
+    let run = Identity { pid: 4711, start: 88123, namespace: None };
+    let tree = root.join("x.scope").join(HOUSE).join(run.to_string());
+    fs::create_dir_all(&tree).unwrap();
+    let hierarchy = Hierarchy {
+        own: root.join("x.scope"),
+        root: root.clone(),
+        controllers: Vec::new(),
+        is_at_root: false,
+        prefix: "/".into(),
+        unified: true,
+    };
+    let own = hierarchy.trees_of(run);
+    std::os::unix::fs::chown(root.join("x.scope").join(HOUSE), Some(65_534), None).unwrap();
+    let foreign = hierarchy.trees_of(run);
+    fs::remove_dir_all(&root).unwrap();
+    assert_eq!((own, foreign), (vec![tree], Vec::new()));
+}

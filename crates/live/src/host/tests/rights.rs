@@ -23,8 +23,8 @@ fn each_duty_keeps_its_capabilities_and_never_gets_others_back() {
         return;
     }
     // As in linux/capability.h, written down a second time.
-    let (kill, lock, ptrace, admin, nice, perfmon) =
-        (1 << 5, 1 << 14, 1 << 19, 1 << 21, 1 << 23, 1_u64 << 38);
+    let (search, kill, lock, ptrace, admin, nice, perfmon) =
+        (1 << 2, 1 << 5, 1 << 14, 1 << 19, 1 << 21, 1 << 23, 1_u64 << 38);
     let all = status("CapPrm");
     let counts = if counting() == PERFMON { perfmon } else { admin };
     let expected = [
@@ -32,7 +32,7 @@ fn each_duty_keeps_its_capabilities_and_never_gets_others_back() {
         (Duty::Server, nice | counts | kill | lock),
         (Duty::Usher, nice | lock),
         (Duty::Reader, lock),
-        (Duty::Descriptors, admin | ptrace | lock),
+        (Duty::Descriptors, admin | ptrace | search | lock),
     ];
     for (duty, wanted) in expected {
         let (effective, permitted, inheritable, shut, again, below) = apart(|| {
@@ -49,6 +49,23 @@ fn each_duty_keeps_its_capabilities_and_never_gets_others_back() {
         assert_eq!((shut, again, below), (1, most, most), "{duty:?}");
     }
     assert_eq!(status("CapPrm"), all, "this thread has given up nothing");
+}
+
+#[test]
+fn the_descriptor_server_opens_the_page_map_of_another_user() {
+    if !can("page maps", is_root(), "root") {
+        return;
+    }
+    let mut command = std::process::Command::new("sleep");
+    std::os::unix::process::CommandExt::uid(&mut command, 65_534);
+    let mut child = command.arg("60").spawn().expect("sleep starts");
+    let opened = apart(|| {
+        keep(Duty::Descriptors).expect("given up");
+        fs::File::open(format!("/proc/{}/pagemap", child.id())).map(drop)
+    });
+    child.kill().expect("ours");
+    child.wait().expect("ours");
+    opened.expect("another user's page map");
 }
 
 #[test]
