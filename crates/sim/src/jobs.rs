@@ -344,8 +344,8 @@ fn admitted(verdict: &Verdict, vcpu: VcpuId, homes: &Homes) -> bool {
     verdict.objections.is_empty() && !verdict.refused.iter().any(|(other, _)| disturbs(*other))
 }
 
-/// Why nothing can be said of the jobs of `vcpu` under a policy of jobs, by what may share its core:
-/// its tests count a neighbour as C, whatever that does.
+/// Why nothing can be said of the jobs of `vcpu` under a policy of jobs, by what may share its
+/// core: its tests count a neighbour as C, whatever that does.
 fn disturbed(
     vcpu: VcpuId,
     system: &System,

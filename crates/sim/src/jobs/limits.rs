@@ -2,8 +2,9 @@
 //!
 //! MemGuard limits the reads of cores and of VCPUs in each of its periods
 //! ([`maracas_core::admission::Regulation::most`]). Under `background = "off"` each VCPU runs on
-//! its budget alone, and where its core is never closed it takes each in its own time. Nothing else is a limit that can be counted on: surplus time is given away
-//! without one, and Algorithm 1 of MARACAS takes it away only where latencies have been too high.
+//! its budget alone, and where its core is never closed it takes each in its own time. Nothing else
+//! is a limit that can be counted on: surplus time is given away without one, and Algorithm 1 of
+//! MARACAS takes it away only where latencies have been too high.
 //!
 //! # How long a job lasts
 //! From its release to its end a job meets at most those periods of limits that its window meets.

@@ -23,8 +23,8 @@
 //! fraction, and so may the last of each program before another one goes on: one more for each.
 //! What a late stop lets through is owed to the next period. A limit of time is the budget of a
 //! sporadic server that is always given it in its T: units of it come back T after they could be
-//! used, so a window of X holds at most C of each T that it meets, too. On a core that may be closed
-//! meanwhile it holds more, and no such limit is counted.
+//! used, so a window of X holds at most C of each T that it meets, too. On a core that may be
+//! closed meanwhile it holds more, and no such limit is counted.
 //!
 //! # Rates
 //! Others do not always do their most: one that uses the cache may miss seldom, read little, and
