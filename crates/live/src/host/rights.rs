@@ -20,8 +20,8 @@
 //! freezer. The server hands a process the file in which it counts its progress (`CHOWN`). The
 //! descriptor server needs `SYS_ADMIN`, `SYS_PTRACE` and `DAC_READ_SEARCH` for the frame numbers of
 //! other users' programs, whose files these are. `SYS_ADMIN` stands for `PERFMON` on kernels that
-//! do not know the latter (before 5.8), or ask for more all the same, which is tried. All threads keep
-//! `IPC_LOCK`: the memory of the process is locked, and a mapping that any of them adds counts
+//! do not know the latter (before 5.8), or ask for more all the same, which is tried. All threads
+//! keep `IPC_LOCK`: the memory of the process is locked, and a mapping that any of them adds counts
 //! against `RLIMIT_MEMLOCK` without it, so that an allocation could fail.
 //!
 //! Control group files need none of this. They belong to root, which the process still is, and
