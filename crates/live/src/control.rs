@@ -66,9 +66,9 @@ const STALE: Duration = Duration::from_millis(50);
 /// New connections are accepted this often a turn.
 const KNOCKS: usize = 16;
 
-/// The first release comes no sooner after a request than this: by then the threads are bound,
-/// which takes 1 to 10 ms, and one that is past would be left out.
-const BOUND: Duration = Duration::from_millis(20);
+/// The first release comes no sooner after a request than this: by then the threads are bound. One
+/// that is past by then is left out, so where that takes longer the first comes a period later.
+const BINDING: Duration = Duration::from_millis(20);
 
 /// What the socket gives access to: a [`Handle`], or a stand-in in tests.
 pub trait Served: Send + 'static {
@@ -525,7 +525,7 @@ impl<R: Served> Desk<R> {
         let mut vcpu = new.vcpu.clone();
         // A client counts from now, the run from its start.
         if let Arrival::Periodic { offset } = &mut vcpu.arrival {
-            *offset = self.run.now().saturating_add((*offset).max(BOUND)) - Instant::ZERO;
+            *offset = self.run.now().saturating_add((*offset).max(BINDING)) - Instant::ZERO;
         }
         match self.run.create(&name, vcpu, &members) {
             Ok((vcpu, core)) => Reply::Created { vcpu, core },

@@ -124,11 +124,9 @@ pub fn judge(
         let vcpu = system.vcpu(one.vcpu);
         let by_requests = memory.dram.model == DramModel::Requests;
         let unbounded = by_requests.then_some(BY_REQUESTS);
-        let disturbed = || {
-            let own = || disturbed(one.vcpu, system, programs, &homes, cuts);
-            if isolates { None } else { own() }
-        };
-        let unknown = || unknown(vcpu, one, &homes, programs, verdict).or_else(disturbed);
+        let beside = || disturbed(one.vcpu, system, programs, &homes, cuts);
+        let beside = || if isolates { None } else { beside() };
+        let unknown = || unknown(vcpu, one, &homes, programs, verdict).or_else(beside);
         one.answer = match unbounded.or_else(unknown) {
             Some(reason) => Answer::Unknown(reason),
             None if !proven => Answer::Unknown("this policy's test does not exclude misses"),
@@ -358,16 +356,19 @@ fn disturbed(
         let there = homes.home(other.id);
         other.id != vcpu && (home.is_none() || there.is_none() || there == home)
     };
-    let endless = |other: &Vcpu| {
-        let own = |program: &&Program| program.vcpu == other.id;
-        programs.iter().filter(own).any(|program| program.workload.most().is_none())
-    };
     system.vcpus.iter().filter(beside).find_map(|other| {
         if other.bandwidth.is_some() {
             return Some("beside it jobs wait for a bandwidth of their own, and then run at once");
         }
-        (!cuts && endless(other)).then_some("beside it a program never ends its job")
+        (!cuts && has_endless(other.id, programs))
+            .then_some("beside it a program never ends its job")
     })
+}
+
+/// Whether a program of `vcpu` never ends.
+fn has_endless(vcpu: VcpuId, programs: &[Program]) -> bool {
+    let mut own = programs.iter().filter(|program| program.vcpu == vcpu);
+    own.any(|program| program.workload.most().is_none())
 }
 
 /// Why nothing can be said of these jobs, if that is so.
@@ -378,9 +379,7 @@ fn unknown(
     programs: &[Program],
     verdict: &Verdict,
 ) -> Option<&'static str> {
-    let endless =
-        |program: &&Program| program.vcpu == judged.vcpu && program.workload.most().is_none();
-    if programs.iter().find(endless).is_some() {
+    if has_endless(judged.vcpu, programs) {
         return Some("another program of its VCPU takes its time too");
     }
     if programs.iter().any(|program| {

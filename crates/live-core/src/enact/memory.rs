@@ -97,6 +97,8 @@ struct Armed {
     goal: u64,
     /// Its own reading.
     limit: u64,
+    /// It could not be set: the meter is looked at in its place.
+    is_refused: bool,
 }
 
 /// A core that closes, until that is measured and noted.
@@ -151,7 +153,7 @@ impl<E: Executor> Core<E> {
     /// The monitor rang.
     pub fn meter_reported(&mut self) {
         // It fires once: where the limit is not reached, it must be set again.
-        self.memory.armed = Some(Armed { goal: 0, limit: 0 });
+        self.memory.armed = Some(Armed { goal: 0, limit: 0, is_refused: false });
         self.memory.rings.rang(self.exec.now(), self.waking.grain());
     }
 
@@ -270,18 +272,17 @@ impl<E: Executor> Core<E> {
             let reported = read.and_then(|count| {
                 *seen = count;
                 let limit = rest.map(|rest| count.saturating_add(rest.max(shortest)));
-                *armed = goal.zip(limit).map(|(goal, limit)| Armed { goal, limit });
-                self.exec.monitor_arm(limit)
+                let set = self.exec.monitor_arm(limit);
+                let is_refused = set.is_err();
+                let both = goal.zip(limit);
+                *armed = both.map(|(goal, limit)| Armed { goal, limit, is_refused });
+                set
             });
-            if reported.is_err() {
-                // Looked at in its place, and tried again then.
-                self.memory.armed = None;
-                self.look_at = self.look_at.min(rest.map_or(Instant::NEVER, |_| next));
-            }
             self.report(reported, Refused::Sample);
         }
         let armed = self.memory.armed;
-        if let Some(Armed { limit, .. }) = armed.filter(|_| !self.exec.monitor_rings()) {
+        let looks = |armed: &Armed| armed.is_refused || !self.exec.monitor_rings();
+        if let Some(Armed { limit, .. }) = armed.filter(looks) {
             self.look_at = self.look_at.min(self.exec.monitor_due(limit).unwrap_or(next));
         }
     }

@@ -8,8 +8,8 @@
 //! at most: one for the same resource, or one whose holder goes ahead of another user of that
 //! resource on their core. Each time that a job begins or comes back from a wait, one section of
 //! each less urgent task of its core may go ahead of it. Under EDF that is any task where the job
-//! comes back, since others were released while it waited; where it begins, only tasks of later
-//! deadlines, as what asked before its release and is due after it has one.
+//! comes back, since others were released while it waited; where it begins, only tasks with longer
+//! relative deadlines: what was released before it and is due after it has one.
 //! # Where we differ from the paper
 //! The paper bounds by a linear program how often each task comes within the response time; this is
 //! the closed form of one request a task. Under EDF all waits count as execution.
