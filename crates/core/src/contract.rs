@@ -33,11 +33,15 @@ use core::fmt;
 
 mod apart;
 mod meters;
+mod observer;
 mod plan;
+mod priorities;
 
 pub use apart::{Apart, Part};
 pub use meters::{Metered, Meters};
+pub use observer::Observer;
 pub use plan::Plan;
+pub use priorities::{DecisionCounts, JobPriorities, Listed, TaskPriority};
 
 /// A scheduling policy.
 pub trait Policy: Send {
@@ -57,6 +61,11 @@ pub trait Policy: Send {
     }
     /// How its cores can decide alone, or in groups; `None` = they cannot.
     fn apart(&mut self) -> Option<&mut dyn Apart> {
+        None
+    }
+    /// The order of jobs that is all that it decides by; `None` = only [`Policy::plan`] says that.
+    /// A machine asks before anything happens.
+    fn job_priorities(&self) -> Option<JobPriorities> {
         None
     }
 }
@@ -419,55 +428,6 @@ impl RunQueue {
     /// Whether anything here is held against a memory meter.
     pub fn limits_memory(&self) -> bool {
         self.allowance != MemoryLimit::NEVER || self.has_memory_limits()
-    }
-}
-
-/// Watches a machine: every event as it is given to the policy, every plan as it comes back.
-/// Journals, metrics and traces are observers; so are the auditors of the tests.
-pub trait Observer {
-    /// An event was given to the policy.
-    fn event(&mut self, at: Instant, event: &Event);
-    /// The policy was asked and answered with `plan`.
-    fn planned(&mut self, now: Instant, plan: &Plan);
-}
-
-/// Watches nothing.
-impl Observer for () {
-    fn event(&mut self, _: Instant, _: &Event) {}
-    fn planned(&mut self, _: Instant, _: &Plan) {}
-}
-
-/// Two observers side by side.
-impl<A: Observer, B: Observer> Observer for (A, B) {
-    fn event(&mut self, at: Instant, event: &Event) {
-        self.0.event(at, event);
-        self.1.event(at, event);
-    }
-    fn planned(&mut self, now: Instant, plan: &Plan) {
-        self.0.planned(now, plan);
-        self.1.planned(now, plan);
-    }
-}
-
-impl<O: Observer + ?Sized> Observer for &mut O {
-    fn event(&mut self, at: Instant, event: &Event) {
-        (**self).event(at, event);
-    }
-    fn planned(&mut self, now: Instant, plan: &Plan) {
-        (**self).planned(now, plan);
-    }
-}
-
-impl<O: Observer> Observer for Option<O> {
-    fn event(&mut self, at: Instant, event: &Event) {
-        if let Some(observer) = self {
-            observer.event(at, event);
-        }
-    }
-    fn planned(&mut self, now: Instant, plan: &Plan) {
-        if let Some(observer) = self {
-            observer.planned(now, plan);
-        }
     }
 }
 

@@ -55,6 +55,11 @@ impl<T> Short<T> {
     pub fn second(&self) -> Option<&T> {
         self.rest.as_ref()?.front()
     }
+    /// The same, to be changed.
+    #[inline]
+    pub fn second_mut(&mut self) -> Option<&mut T> {
+        self.rest.as_mut()?.front_mut()
+    }
     /// The last entry.
     #[inline]
     pub fn back(&self) -> Option<&T> {

@@ -2,6 +2,7 @@
 
 use crate::Instant;
 use alloc::vec::Vec;
+use core::hint::select_unpredictable;
 
 /// How many instants a node has: as many as a cache line of 64 bytes holds.
 const WIDTH: usize = 8;
@@ -35,15 +36,14 @@ pub struct Soonest {
 #[repr(align(64))]
 struct Node([Instant; WIDTH]);
 
-/// The earliest of a row. By places, as compilers make of the minimum of a row vector instructions
-/// that processors without AVX-512 lack, and several for each of these.
+/// The earliest of a row. Which that is, no processor can predict.
 #[inline]
 fn earliest(row: &[Instant]) -> Instant {
-    let mut first = 0;
-    for place in 1..row.len() {
-        first = if row[place] < row[first] { place } else { first };
+    let mut earliest = Instant::NEVER;
+    for at in row {
+        earliest = select_unpredictable(*at < earliest, *at, earliest);
     }
-    row.get(first).copied().unwrap_or(Instant::NEVER)
+    earliest
 }
 
 #[inline]

@@ -5,9 +5,9 @@ use crate::case::Case;
 use crate::results::{Drawn, Files, Unwritten};
 use maracas_console::failure::Failure;
 use maracas_console::output::{self, Pending};
-use maracas_core::contract::{Event, Observer, Plan, Statistic};
+use maracas_core::contract::{DecisionCounts, Event, Observer, Plan, Segment, Statistic};
 use maracas_core::journal::{Note, Record, Recorder};
-use maracas_core::{Instant, VcpuId};
+use maracas_core::{Instant, Job, JobId, VcpuId};
 use maracas_sim::Outcome;
 use maracas_sim::memory::MemoryTotals;
 use maracas_trace::report::{DeviceReport, MemoryReport};
@@ -18,8 +18,8 @@ use std::time;
 /// Bytes of journal that are gathered before they go to the file.
 const PIECE: usize = 1 << 20;
 
-/// Decisions between two looks at the clock, for the progress line and the caller.
-const LOOK_EVERY: u32 = 1 << 14;
+/// Events and decisions between two looks at the clock, for the progress line and the caller.
+const LOOK_EVERY: u32 = 1 << 15;
 /// How often a caller is asked whether it goes on: soon enough after Ctrl-C, and seldom enough that
 /// even a caller who takes milliseconds for the answer costs little.
 const ASK_EVERY: time::Duration = time::Duration::from_millis(100);
@@ -35,7 +35,7 @@ pub struct Watch<'a> {
     drawn: Option<Drawn>,
     trace: Option<perfetto::Writer<Pending>>,
     unwritten: Unwritten,
-    /// Decisions since the last look at the clock.
+    /// Events and decisions since the last look at the clock.
     calls: u32,
     progress: Option<Progress>,
     asked: Option<Asked<'a>>,
@@ -182,6 +182,25 @@ impl<'a> Watch<'a> {
         self.unwritten.lose(failure);
     }
 
+    /// Writes an event to the trace and the journal.
+    #[inline]
+    fn write(&mut self, at: Instant, event: &Event) {
+        self.trace.event(at, event);
+        if let Some(journal) = &mut self.journal {
+            journal.event(at, event);
+        }
+    }
+
+    /// Counts an event or a decision.
+    #[inline]
+    fn count(&mut self, now: Instant) {
+        self.calls += 1;
+        if self.calls == LOOK_EVERY {
+            self.calls = 0;
+            self.look(now);
+        }
+    }
+
     /// Looks at the clock: shows how far the simulation is, and asks the caller where it is time.
     fn look(&mut self, now: Instant) {
         if let Some(progress) = &mut self.progress {
@@ -220,10 +239,26 @@ impl Observer for Watch<'_> {
             self.arrived(at, vcpu.id);
         }
         self.metrics.event(at, event);
-        self.trace.event(at, event);
-        if let Some(journal) = &mut self.journal {
-            journal.event(at, event);
-        }
+        self.write(at, event);
+        self.count(at);
+    }
+
+    fn released(&mut self, at: Instant, job: &Job) {
+        self.metrics.released(at, job);
+        self.write(at, &Event::Released(*job));
+        self.count(at);
+    }
+
+    fn completed(&mut self, at: Instant, job: JobId) {
+        self.metrics.completed(at, job);
+        self.write(at, &Event::Completed(job));
+        self.count(at);
+    }
+
+    fn ran(&mut self, at: Instant, segment: &Segment) {
+        self.metrics.ran(at, segment);
+        self.write(at, &Event::Ran(*segment));
+        self.count(at);
     }
 
     fn planned(&mut self, now: Instant, plan: &Plan) {
@@ -233,10 +268,14 @@ impl Observer for Watch<'_> {
             journal.planned(now, plan);
             self.flush();
         }
-        self.calls += 1;
-        if self.calls == LOOK_EVERY {
-            self.calls = 0;
-            self.look(now);
-        }
+        self.count(now);
+    }
+
+    fn reads_plans(&self) -> bool {
+        self.journal.is_some() || self.trace.is_some()
+    }
+
+    fn decided(&mut self, counts: &DecisionCounts) {
+        self.metrics.decided(counts);
     }
 }

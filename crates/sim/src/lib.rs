@@ -75,6 +75,12 @@
 //! suspended for a resource ends its segment with `Blocked` and wakes by `Woke`; one that spins
 //! uses its core and makes no progress.
 //!
+//! # Policies that order jobs
+//! Where nothing happens but jobs, no observer reads plans, and the policy is nothing but an order
+//! of jobs ([`JobPriorities`](maracas_core::contract::JobPriorities)), [`run`] gives the cores away
+//! by that order itself and does not ask the policy again. What is observed and counted is the
+//! same.
+//!
 //! # No reservation
 //! A budget of zero means nothing here: what runs, when and for how long is what the plan says.
 //!
@@ -98,6 +104,7 @@ pub mod jobs;
 pub mod locks;
 mod machine;
 pub mod memory;
+mod priorities;
 mod rng;
 pub mod script;
 mod workload;
@@ -226,6 +233,9 @@ pub fn run(
     observer: &mut dyn Observer,
 ) -> Outcome {
     if memory::is_bare(system, options) {
+        if let Some(suited) = priorities::suit(system, programs, policy, options, observer) {
+            return priorities::Machine::new(system, suited, options, observer).run();
+        }
         return run_with(system, programs, policy, options, observer, memory::NoContention::<true>);
     }
     run_with(system, programs, policy, options, observer, memory::NoContention::<false>)

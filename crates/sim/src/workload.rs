@@ -7,6 +7,8 @@ mod locks;
 mod readings;
 mod script;
 
+pub(crate) use demand::Releases;
+
 use crate::arrivals;
 use crate::locks::Locks;
 use crate::rng::{Purpose, Stream};
@@ -88,7 +90,7 @@ pub(crate) struct Demand {
     completed: u32,
     /// Deadlines of the jobs released and not completed.
     pending: Short<Instant>,
-    releases: Stream,
+    releases: Releases,
     /// The core that it runs on; `NONE` = waits.
     pub(crate) on: u32,
     /// The core that it ran on last.
@@ -105,8 +107,6 @@ pub(crate) struct Demand {
 pub(crate) struct Demands {
     vcpus: Vec<Demand>,
     threads: Vec<Thread>,
-    /// Sporadic jobs are released at whole nanoseconds, however finely an exact study divides time.
-    ticks_per_ns: u64,
     /// One more than how often the policy was asked: it is told of all wakes before.
     pub(crate) turn: u64,
     /// What threads with scripts are about.
@@ -151,9 +151,10 @@ impl Demands {
     pub(crate) fn new(system: &System, programs: &[Program], seed: u64) -> Self {
         let count = system.vcpus.iter().map(|vcpu| vcpu.id.0 + 1).max().unwrap_or(0);
         let unused = Vcpu::new(0, Duration::ZERO, Duration::from_ticks(1));
-        let mut vcpus: Vec<_> = (0..count)
-            .map(|id| Demand::new(&Vcpu { id: VcpuId(id), ..unused.clone() }, Standing::Out, seed))
-            .collect();
+        let ns = system.ticks_per_ns;
+        let absent =
+            |id| Demand::new(&Vcpu { id: VcpuId(id), ..unused.clone() }, Standing::Out, ns, seed);
+        let mut vcpus: Vec<_> = (0..count).map(absent).collect();
         let arrivals = arrivals(programs);
         let mut known = vec![false; count as usize];
         for vcpu in &system.vcpus {
@@ -162,7 +163,7 @@ impl Demands {
             known[vcpu.id.0 as usize] = true;
             let standing = if there { Standing::In } else { Standing::Away };
             let demand = &mut vcpus[vcpu.id.0 as usize];
-            *demand = Demand::new(vcpu, standing, seed);
+            *demand = Demand::new(vcpu, standing, ns, seed);
         }
         let mut threads = Vec::with_capacity(programs.len());
         for (id, program) in programs.iter().enumerate() {
@@ -189,8 +190,7 @@ impl Demands {
             threads[demand.threads[0] as usize].state = State::Blocked;
         }
         let locks = system.resources.as_ref().map(|it| Box::new(Locks::new(system, it)));
-        let ticks_per_ns = system.ticks_per_ns;
-        Self { vcpus, threads, ticks_per_ns, turn: 1, scripted: None, locks }
+        Self { vcpus, threads, turn: 1, scripted: None, locks }
     }
 
     #[inline]
@@ -290,7 +290,8 @@ impl Demands {
                     return Start::Waits;
                 }
                 demand.releasing = true;
-                Start::Release(now.saturating_add(demand.first_release(self.ticks_per_ns)))
+                let period = demand.vcpu.reservation.period;
+                Start::Release(now.saturating_add(demand.releases.first(period)))
             }
         }
     }
@@ -338,7 +339,8 @@ impl Demands {
         let deadline = now.saturating_add(demand.vcpu.reservation.deadline);
         demand.released += 1;
         demand.pending.push_back(deadline);
-        let next = now.saturating_add(demand.next_gap(self.ticks_per_ns));
+        let period = demand.vcpu.reservation.period;
+        let next = now.saturating_add(demand.releases.gap(period));
         if let [only] = demand.threads[..] {
             self.take_job(only);
         } else {

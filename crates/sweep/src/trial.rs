@@ -3,7 +3,7 @@
 
 use maracas_core::contract::{Entry, Event, Observer, Segment, Statistic};
 use maracas_core::params::Params;
-use maracas_core::{Cost, Duration, Instant, Job, Plan, Program, VcpuId, Workload};
+use maracas_core::{Cost, Duration, Instant, Job, JobId, Plan, Program, Workload};
 use maracas_scenario::taskset::TaskSet;
 use maracas_sim::{Options, Outcome, Overheads};
 use std::collections::VecDeque;
@@ -187,38 +187,6 @@ impl Counter {
         Self { tracks: vec![Track::NEW; tasks], tally: Tally::default() }
     }
 
-    #[inline]
-    fn released(&mut self, job: &Job) {
-        self.tracks[job.id.vcpu.0 as usize].deadlines.push_back(job.deadline);
-    }
-
-    #[inline]
-    fn completed(&mut self, vcpu: VcpuId, at: Instant) {
-        let track = &mut self.tracks[vcpu.0 as usize];
-        track.completed = at;
-        if let Some(deadline) = track.deadlines.pop_front()
-            && at > deadline
-        {
-            self.tally.late(at - deadline);
-        }
-    }
-
-    #[inline]
-    fn ran(&mut self, segment: &Segment) {
-        let Some(track) = self.tracks.get_mut(segment.vcpu.0 as usize) else { return };
-        if let Some(to) = track.to {
-            let moved = u64::from(track.core != segment.core.0);
-            if track.job_over {
-                self.tally.task_migrations += moved;
-            } else {
-                self.tally.preemptions += u64::from(moved == 1 || to != segment.from);
-                self.tally.migrations += moved;
-            }
-        }
-        (track.core, track.to) = (segment.core.0, Some(segment.to));
-        track.job_over = track.completed == segment.to;
-    }
-
     fn finish(mut self, ran: &(Outcome, Vec<Statistic>), costs: &Overheads) -> Tally {
         let (outcome, statistics) = ran;
         for track in &self.tracks {
@@ -268,9 +236,9 @@ impl Observer for Counter {
     #[inline]
     fn event(&mut self, at: Instant, event: &Event) {
         match event {
-            Event::Ran(segment) => self.ran(segment),
-            Event::Released(job) => self.released(job),
-            Event::Completed(id) => self.completed(id.vcpu, at),
+            Event::Ran(segment) => self.ran(at, segment),
+            Event::Released(job) => self.released(at, job),
+            Event::Completed(id) => self.completed(at, *id),
             // Tasks are there from the start and stay, and nothing is asked of memory.
             Event::Woke { .. }
             | Event::AllowanceSpent { .. }
@@ -285,6 +253,40 @@ impl Observer for Counter {
     }
     #[inline]
     fn planned(&mut self, _: Instant, _: &Plan) {}
+    fn reads_plans(&self) -> bool {
+        false
+    }
+    #[inline]
+    fn released(&mut self, _: Instant, job: &Job) {
+        self.tracks[job.id.vcpu.0 as usize].deadlines.push_back(job.deadline);
+    }
+
+    #[inline]
+    fn completed(&mut self, at: Instant, job: JobId) {
+        let track = &mut self.tracks[job.vcpu.0 as usize];
+        track.completed = at;
+        if let Some(deadline) = track.deadlines.pop_front()
+            && at > deadline
+        {
+            self.tally.late(at - deadline);
+        }
+    }
+
+    #[inline]
+    fn ran(&mut self, _: Instant, segment: &Segment) {
+        let Some(track) = self.tracks.get_mut(segment.vcpu.0 as usize) else { return };
+        if let Some(to) = track.to {
+            let moved = u64::from(track.core != segment.core.0);
+            if track.job_over {
+                self.tally.task_migrations += moved;
+            } else {
+                self.tally.preemptions += u64::from(moved == 1 || to != segment.from);
+                self.tally.migrations += moved;
+            }
+        }
+        (track.core, track.to) = (segment.core.0, Some(segment.to));
+        track.job_over = track.completed == segment.to;
+    }
 }
 
 #[cfg(test)]

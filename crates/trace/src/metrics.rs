@@ -44,6 +44,7 @@ mod dispatch;
 mod fairness;
 mod gauges;
 mod judge;
+mod observe;
 mod sensing;
 mod summary;
 mod task;
@@ -65,12 +66,10 @@ use self::task::Task;
 use crate::Report;
 use crate::memory_gate::MemoryGate;
 use crate::report::{MemoryReport, Run, StatisticReport};
-use maracas_core::contract::{
-    End, Event, MemoryLimit, Mode, Observer, Plan, RunQueue, Segment, Statistic,
-};
+use maracas_core::contract::{MemoryLimit, Mode, Observer, Plan, RunQueue, Statistic};
 use maracas_core::control::StatisticGauge;
 use maracas_core::journal::{Header, JournalError, Note, Reader, Record};
-use maracas_core::{Class, CoreId, CoreSet, Duration, Instant, Job, JobId, Vcpu, VcpuId};
+use maracas_core::{Class, CoreId, CoreSet, Duration, Instant, Vcpu, VcpuId};
 
 /// The journal record that keeps one of the policy's own figures.
 #[must_use]
@@ -398,46 +397,14 @@ impl Metrics {
         }
     }
 
-    /// Not inlined, as what other events do is not: each event then saves the registers that it
-    /// needs itself.
-    #[inline(never)]
-    fn ran(&mut self, segment: &Segment) {
-        core_time(&mut self.cores, segment.core).ran(segment);
-        let place = segment.vcpu.0 as usize;
-        if self.tasks.len() <= place {
-            self.add_tasks(place);
-        }
-        // Where budgets are meant on whichever core, its speed does not matter.
-        let matters = self.tasks[place].windows.is_meant_on_a_class();
-        let milli = if matters { self.speed_milli(segment.core) } else { 0 };
-        let task = &mut self.tasks[place];
-        task.ran(segment, milli);
-        if task.windows.is_ripe() {
-            task.settle_ripe(self.decisions, self.causes.thefts());
-        }
-        if let Some(fairness) = &mut self.fairness {
-            fairness.ran(segment);
-        }
-        if !self.closed.is_empty() && segment.end != End::Metered {
-            self.review_closed(segment.to);
-        }
-    }
-
-    #[inline(never)]
-    fn released(&mut self, at: Instant, job: &Job) {
-        self.task(job.id.vcpu).released(job);
-        // Periods go by nominal releases: that is what replenishment goes by.
-        self.woke(job.id.vcpu, at.min(job.release));
-    }
-
-    #[inline(never)]
-    fn completed(&mut self, at: Instant, job: JobId) {
-        self.task(job.vcpu).completed(job, at);
-    }
-
-    #[inline]
     fn woke(&mut self, vcpu: VcpuId, at: Instant) {
         self.task(vcpu).woke(at);
+        self.others_woke(vcpu, at);
+    }
+
+    /// What else looks at wakes.
+    #[inline]
+    fn others_woke(&mut self, vcpu: VcpuId, at: Instant) {
         if let Some(fairness) = &mut self.fairness {
             fairness.woke(vcpu, at);
         }
@@ -521,34 +488,6 @@ impl Metrics {
     fn review_closed(&mut self, at: Instant) {
         for core in self.closed.iter() {
             self.cores[core.0 as usize].review(at, &self.tasks);
-        }
-    }
-}
-
-// Not inlined: rooms that observe through others are compiled with less optimization.
-impl Observer for Metrics {
-    fn event(&mut self, at: Instant, event: &Event) {
-        match event {
-            Event::Ran(segment) => self.ran(segment),
-            Event::Released(job) => self.released(at, job),
-            Event::Completed(id) => self.completed(at, *id),
-            Event::Woke { vcpu, .. } => self.woke(*vcpu, at),
-            Event::AllowanceSpent { core } => self.allowance_spent(at, *core),
-            Event::Arrived(vcpu) => self.arrived(vcpu),
-            Event::Changed(vcpu) => self.asks_change(vcpu),
-            Event::Left(vcpu) => self.left(*vcpu, at),
-            Event::Sampled(sample) => self.controller.sampled(at, sample),
-            Event::Utilized { .. } | Event::ServiceDone(_) | Event::Failed { .. } => {}
-        }
-    }
-
-    fn planned(&mut self, now: Instant, plan: &Plan) {
-        self.decisions += 1;
-        if !plan.dirty().is_empty() {
-            self.run_queues_changed(now, plan);
-        }
-        if !plan.verdicts().is_empty() {
-            self.plan_answered(now, plan);
         }
     }
 }

@@ -33,13 +33,17 @@ pub(crate) enum Part {
 
 impl Splitter {
     /// Learns of a job.
+    #[inline]
     pub(crate) fn released(&mut self, index: u32, release: Instant) {
         self.jobs.push_back(Bounds { index, release, end: None });
     }
     /// Learns that job `index` ended.
+    #[inline]
     pub(crate) fn completed(&mut self, index: u32, at: Instant) {
-        // Nearly always it is the first.
+        // Nearly always it is the first, or the one behind one that is over.
         if let Some(job) = self.jobs.front_mut().filter(|job| job.index == index) {
+            job.end = Some(at);
+        } else if let Some(job) = self.jobs.second_mut().filter(|job| job.index == index) {
             job.end = Some(at);
         } else if let Some(job) = self.jobs.iter_mut().find(|job| job.index == index) {
             job.end = Some(at);

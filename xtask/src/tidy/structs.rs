@@ -32,6 +32,8 @@ const LARGE: &[(&str, &str, usize, &str)] = &[
     ("crates/live-core/src/vcpu_handle.rs", "VcpuHandle", 31, "the state of one VCPU, whole"),
     ("crates/sim/src/lib.rs", "Outcome", 13, "what a run came to, one field a counter or a list"),
     ("crates/sim/src/machine.rs", "Machine", 25, "the simulator's state, whole"),
+    ("crates/sim/src/priorities.rs", "Machine", 18, "the state of a run without plans, whole"),
+    ("crates/sim/src/priorities/task.rs", "Task", 17, "the state of one task, whole"),
     ("crates/sim/src/workload.rs", "Demand", 19, "the state of one VCPU's work, whole"),
     ("crates/sim/src/memory/shared.rs", "SharedMemory", 21, "the model's state with its scratch"),
     ("crates/sim/src/memory/dram.rs", "Law", 17, "one field a constant of the law"),

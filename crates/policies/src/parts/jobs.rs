@@ -201,6 +201,11 @@ impl<T> ByVcpu<T> {
         }
         self.slots[index] = Some(value);
     }
+    /// All that are there, by id.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (VcpuId, &T)> {
+        let ids = (0..).map(VcpuId);
+        ids.zip(&self.slots).filter_map(|(vcpu, slot)| Some((vcpu, slot.as_ref()?)))
+    }
     pub(crate) fn remove(&mut self, vcpu: VcpuId) -> Option<T> {
         self.slots.get_mut(vcpu.0 as usize)?.take()
     }

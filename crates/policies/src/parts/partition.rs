@@ -139,6 +139,12 @@ impl Partition {
             coming.release = Some(at + coming.reservation.period);
         }
     }
+    /// Its tasks, each with its priority where that is fixed.
+    pub(crate) fn fixed_priorities(&self) -> impl Iterator<Item = (VcpuId, Option<Instant>)> {
+        let is_fixed = self.order == Order::Fixed;
+        let tasks = self.tasks.iter().flatten();
+        tasks.map(move |task| (task.vcpu, is_fixed.then_some(task.rank)))
+    }
     /// The first entry of a job that is not to come, as of the last decision.
     fn first(&self) -> Option<Key> {
         self.queue.iter().find(|key| key.tie != COMING)

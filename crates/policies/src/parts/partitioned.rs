@@ -15,8 +15,9 @@ use super::priority;
 use super::table::{Granted, Table, Use};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec;
 use alloc::vec::Vec;
-use maracas_core::contract::Apart;
+use maracas_core::contract::{Apart, JobPriorities, Listed, TaskPriority};
 use maracas_core::params::Params;
 use maracas_core::{CoreId, CoreSet, Event, Instant, Plan, Policy, System, Vcpu, VcpuId};
 
@@ -183,6 +184,25 @@ impl Policy for Partitioned {
 
     fn apart(&mut self) -> Option<&mut dyn Apart> {
         Some(self)
+    }
+
+    /// Where jobs are not cut, and none is given ahead.
+    fn job_priorities(&self) -> Option<JobPriorities> {
+        if self.tasks.precise || self.tasks.ahead {
+            return None;
+        }
+        let places = self.tasks.partitions.iter().enumerate();
+        let tasks = places.flat_map(|(group, partition)| {
+            let priority = move |(vcpu, fixed)| TaskPriority { vcpu, group, fixed, tie: 0 };
+            partition.fixed_priorities().map(priority)
+        });
+        Some(JobPriorities {
+            groups: (0..self.tasks.partitions.len())
+                .map(|core| vec![CoreId(core as u16)])
+                .collect(),
+            tasks: tasks.collect(),
+            listed: Listed::Pending,
+        })
     }
 }
 

@@ -125,6 +125,9 @@ impl Observer for Meter {
         }
     }
     fn planned(&mut self, _: Instant, _: &Plan) {}
+    fn reads_plans(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

@@ -108,4 +108,7 @@ impl Observer for Jobs {
         }
     }
     fn planned(&mut self, _: Instant, _: &Plan) {}
+    fn reads_plans(&self) -> bool {
+        false
+    }
 }

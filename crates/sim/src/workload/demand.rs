@@ -6,7 +6,7 @@ use maracas_core::{Arrival, Duration, Instant, JobId, Role, Short, Vcpu};
 use std::collections::VecDeque;
 
 impl Demand {
-    pub(super) fn new(vcpu: &Vcpu, standing: Standing, seed: u64) -> Self {
+    pub(super) fn new(vcpu: &Vcpu, standing: Standing, ticks_per_ns: u64, seed: u64) -> Self {
         Self {
             vcpu: vcpu.clone(),
             standing,
@@ -21,7 +21,7 @@ impl Demand {
             released: 0,
             completed: 0,
             pending: Short::default(),
-            releases: Stream::new(seed, Purpose::Release, vcpu.id.0, 0),
+            releases: Releases::new(vcpu, ticks_per_ns, seed),
             on: NONE,
             last: NONE,
             run_queue: NONE,
@@ -62,31 +62,40 @@ impl Demand {
         self.pending.clear();
         self.hidden = None;
     }
+}
 
+/// When the jobs of a VCPU are released.
+#[derive(Clone, Debug)]
+pub(crate) struct Releases {
+    arrival: Arrival,
+    /// Sporadic jobs are released at whole nanoseconds, however finely an exact study divides time.
+    ticks_per_ns: u64,
+    stream: Stream,
+}
+
+impl Releases {
+    pub(crate) fn new(vcpu: &Vcpu, ticks_per_ns: u64, seed: u64) -> Self {
+        let stream = Stream::new(seed, Purpose::Release, vcpu.id.0, 0);
+        Self { arrival: vcpu.arrival, ticks_per_ns, stream }
+    }
     /// From the start of the first job program to its first job: the offset, or for sporadic
     /// VCPUs a uniform share of T, so that they do not all start together.
-    pub(super) fn first_release(&mut self, ticks_per_ns: u64) -> Duration {
-        match self.vcpu.arrival {
+    pub(crate) fn first(&mut self, period: Duration) -> Duration {
+        match self.arrival {
             Arrival::Periodic { offset } => offset,
-            Arrival::Sporadic => {
-                self.whole_ns(Duration::ZERO, self.vcpu.reservation.period, ticks_per_ns)
-            }
+            Arrival::Sporadic => self.whole_ns(Duration::ZERO, period),
             Arrival::None => unreachable!("job programs need a VCPU that releases jobs"),
         }
     }
     /// From one release to the next: T, or for sporadic VCPUs uniform between T and 2T.
     #[inline]
-    pub(super) fn next_gap(&mut self, ticks_per_ns: u64) -> Duration {
-        let period = self.vcpu.reservation.period;
-        if self.vcpu.arrival == Arrival::Sporadic {
-            self.whole_ns(period, period * 2, ticks_per_ns)
-        } else {
-            period
-        }
+    pub(crate) fn gap(&mut self, period: Duration) -> Duration {
+        if self.arrival == Arrival::Sporadic { self.whole_ns(period, period * 2) } else { period }
     }
     /// A number of whole nanoseconds, uniform between `low` and `high`.
-    fn whole_ns(&mut self, low: Duration, high: Duration, ns: u64) -> Duration {
+    fn whole_ns(&mut self, low: Duration, high: Duration) -> Duration {
+        let ns = self.ticks_per_ns;
         let [low, high] = [low.ticks().div_ceil(ns), high.ticks() / ns];
-        self.releases.uniform(Duration::from_ticks(low), Duration::from_ticks(high)) * ns
+        self.stream.uniform(Duration::from_ticks(low), Duration::from_ticks(high)) * ns
     }
 }

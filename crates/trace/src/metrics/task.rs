@@ -177,8 +177,10 @@ impl Task {
         }
     }
     /// Its memory meter is below its limit again.
+    #[inline]
     fn let_go(&mut self, now: Instant) {
-        if let Some(since) = self.held.since.take() {
+        if let Some(since) = self.held.since {
+            self.held.since = None;
             self.held.total += now.saturating_since(since);
             self.windows.let_go(now);
         }
@@ -199,7 +201,7 @@ impl Task {
     pub(super) fn settle_ripe(&mut self, decisions: u64, thefts: &Thefts) {
         const AROUND: u64 = 16;
         let &mut (since, until) = self.ripe.get_or_insert((decisions, self.windows.now()));
-        if decisions >= since + AROUND {
+        if decisions == 0 || decisions >= since + AROUND {
             self.ripe = None;
             self.windows.judge.settle(until, self.cores, thefts);
         }
@@ -313,7 +315,8 @@ impl Task {
         self.pieces.splitter.completed(id.index, at);
         self.jobs.completed(id, at);
         // A core may be taken away before the program comes to block.
-        if self.by_jobs && !self.jobs.pending.iter().any(|job| job.release <= at) {
+        let pending = &self.jobs.pending;
+        if self.by_jobs && (pending.is_empty() || !pending.iter().any(|job| job.release <= at)) {
             self.windows.rested(at);
         }
     }

@@ -154,7 +154,8 @@ impl Windows {
             start = end;
             let rested = self.lacking.later.take_if(|at| *at < start + self.period);
             self.lacking.open = rested.is_some_and(|at| at > start);
-            if blocked.is_some_and(|since| since <= start) {
+            let more = start.saturating_add(self.period) <= now;
+            if more && blocked.is_some_and(|since| since <= start) {
                 // Blocked throughout: all further whole periods at once.
                 let more = (now - start).ticks() / self.period.ticks();
                 self.without_demand += more;
@@ -213,6 +214,7 @@ impl Windows {
         }
     }
 
+    #[inline]
     fn count(&mut self, closed: &Closed) {
         let &Closed { start, period, budget, delivered, lacking, held } = closed;
         let found = match (lacking, held) {

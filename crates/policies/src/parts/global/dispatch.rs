@@ -8,7 +8,7 @@ use crate::parts::queue::{Key, Queue};
 use crate::parts::table::{Granted, Table, Use};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use maracas_core::contract::Grant;
+use maracas_core::contract::{Grant, JobPriorities, Listed, TaskPriority};
 use maracas_core::params::Params;
 use maracas_core::{CoreId, CoreSet, Duration, Event, Instant, Plan, Policy, System, Vcpu, VcpuId};
 
@@ -221,6 +221,19 @@ impl Policy for Global {
         if !self.changed.is_empty() || !self.touched.is_empty() || !self.stale.is_empty() {
             self.follow(plan);
         }
+    }
+
+    /// Where jobs are not cut, and what is left of them does not order them.
+    fn job_priorities(&self) -> Option<JobPriorities> {
+        if self.precise || self.order.by_work() {
+            return None;
+        }
+        let groups = self.table.cores().map(|list| self.table.cores_of(list).collect()).collect();
+        let tasks = self.tasks.iter().map(|(vcpu, task)| {
+            let &Task { cluster: group, fixed, tie, .. } = task;
+            TaskPriority { vcpu, group, fixed, tie }
+        });
+        Some(JobPriorities { groups, tasks: tasks.collect(), listed: Listed::Selected })
     }
 }
 

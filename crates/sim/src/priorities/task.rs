@@ -1,0 +1,139 @@
+//! One task: its jobs, and where the first of them is.
+
+use super::Key;
+use super::group::Group;
+use crate::rng::{Purpose, Stream};
+use crate::workload::{NONE, Releases};
+use maracas_core::contract::TaskPriority;
+use maracas_core::{Cost, Duration, Instant, Job, JobId, Short, Vcpu, VcpuId};
+
+/// Where the first pending job of a task is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    Nowhere,
+    Waiting,
+    On(u32),
+}
+
+/// A VCPU whose only program works on jobs, from the start to the end.
+#[derive(Clone, Debug)]
+pub(super) struct Task {
+    pub(super) place: Place,
+    /// The entry of its first pending job in the order, where that is anywhere.
+    pub(super) key: Key,
+    /// Its place among the groups.
+    pub(super) group: u32,
+    /// The core that it was last given, or `NONE`.
+    pub(super) last: u32,
+    /// Whether it stood on a run queue.
+    pub(super) listed: bool,
+    /// Service until its first pending job is complete.
+    pub(super) left: Duration,
+    rank: u32,
+    fixed: Option<Instant>,
+    /// Deadlines of the jobs released and not completed.
+    pending: Short<Instant>,
+    vcpu: VcpuId,
+    released: u32,
+    completed: u32,
+    deadline: Duration,
+    period: Duration,
+    cost: Cost,
+    costs: Stream,
+    releases: Releases,
+}
+
+impl Task {
+    /// Each of its jobs costs `cost`; among equals it has this rank.
+    pub(super) fn new(
+        vcpu: &Vcpu,
+        priority: &TaskPriority,
+        rank: u32,
+        cost: Cost,
+        ticks_per_ns: u64,
+        seed: u64,
+    ) -> Self {
+        Self {
+            place: Place::Nowhere,
+            key: Key::FIRST,
+            group: priority.group as u32,
+            last: NONE,
+            listed: false,
+            left: Duration::ZERO,
+            rank,
+            fixed: priority.fixed,
+            pending: Short::default(),
+            vcpu: vcpu.id,
+            released: 0,
+            completed: 0,
+            deadline: vcpu.reservation.deadline,
+            period: vcpu.reservation.period,
+            cost,
+            costs: Stream::new(seed, Purpose::Cost, vcpu.id.0, 0),
+            releases: Releases::new(vcpu, ticks_per_ns, seed),
+        }
+    }
+    /// Its number in events.
+    pub(super) const fn id(&self) -> VcpuId {
+        self.vcpu
+    }
+    /// When its first job is released.
+    pub(super) fn begin(&mut self) -> Instant {
+        Instant::ZERO.saturating_add(self.releases.first(self.period))
+    }
+    /// Releases a job at `now`, and says when the next one comes.
+    #[inline]
+    pub(super) fn release(&mut self, now: Instant) -> (Job, Instant) {
+        let id = JobId { vcpu: self.vcpu, index: self.released };
+        let deadline = now.saturating_add(self.deadline);
+        self.released += 1;
+        if self.pending.is_empty() {
+            self.left = self.draw();
+        }
+        self.pending.push_back(deadline);
+        (Job { id, release: now, deadline }, now.saturating_add(self.releases.gap(self.period)))
+    }
+    /// Completes the first pending job: which that was, and its deadline.
+    #[inline]
+    pub(super) fn complete(&mut self) -> (JobId, Instant) {
+        let id = JobId { vcpu: self.vcpu, index: self.completed };
+        self.completed += 1;
+        let deadline = self.pending.pop_front().unwrap_or(Instant::NEVER);
+        if !self.pending.is_empty() {
+            self.left = self.draw();
+        }
+        (id, deadline)
+    }
+    /// Service of the next job.
+    #[inline]
+    fn draw(&mut self) -> Duration {
+        match self.cost {
+            // Nearly always; the call would cost as much as the job's release.
+            Cost::Fixed(ticks) => ticks.max(Duration::from_ticks(1)),
+            cost @ (Cost::Uniform(..) | Cost::Exponential(_)) => self.costs.draw(cost),
+        }
+    }
+    /// Whether no job is pending.
+    #[inline]
+    pub(super) const fn is_idle(&self) -> bool {
+        self.pending.is_empty()
+    }
+    /// Its first pending job waits.
+    #[inline]
+    pub(super) fn wait(&mut self, group: &mut Group) {
+        let deadline = self.pending.front().copied().unwrap_or(Instant::NEVER);
+        self.key = Key { deadline: self.fixed.unwrap_or(deadline), rank: self.rank };
+        self.place = Place::Waiting;
+        group.wait(self.key);
+        group.fresh += 1;
+    }
+    /// Whether its priority is the same for all jobs.
+    #[inline]
+    pub(super) const fn is_fixed(&self) -> bool {
+        self.fixed.is_some()
+    }
+    /// Jobs not completed whose deadline is not after `now`.
+    pub(super) fn overdue(&self, now: Instant) -> u64 {
+        self.pending.iter().filter(|deadline| **deadline <= now).count() as u64
+    }
+}
