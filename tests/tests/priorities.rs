@@ -153,7 +153,6 @@ fn an_order_of_jobs_does_what_its_policy_plans() {
         missed += direct.missed;
         moved += table.total.migrations;
     }
-    println!("{ran:?}, {jobs} jobs, {missed} missed, {moved} migrations");
     assert!(ran.len() == 5 && ran.values().all(|count| *count > 500), "{ran:?}");
     assert!(jobs > 200_000 && missed > 10_000 && moved > 10_000, "{jobs} {missed} {moved}");
 }

@@ -22,8 +22,10 @@ const FEW: usize = 32;
 pub struct Soonest {
     /// All places, where they are few.
     row: Vec<Instant>,
-    /// The earliest of them; none of them is before it while it is `stale`.
+    /// The earliest of them, and the first place that has it; none of them is before it while it is
+    /// `stale`.
     earliest: Instant,
+    place: usize,
     stale: bool,
     /// None where they are few.
     nodes: Vec<Node>,
@@ -36,14 +38,16 @@ pub struct Soonest {
 #[repr(align(64))]
 struct Node([Instant; WIDTH]);
 
-/// The earliest of a row. Which that is, no processor can predict.
+/// The earliest of a row, and its first place. Which that is, no processor can predict.
 #[inline]
-fn earliest(row: &[Instant]) -> Instant {
-    let mut earliest = Instant::NEVER;
-    for at in row {
-        earliest = select_unpredictable(*at < earliest, *at, earliest);
+fn earliest(row: &[Instant]) -> (Instant, usize) {
+    let (mut earliest, mut place) = (Instant::NEVER, 0);
+    for (other, at) in row.iter().enumerate() {
+        let is_earlier = *at < earliest;
+        earliest = select_unpredictable(is_earlier, *at, earliest);
+        place = select_unpredictable(is_earlier, other, place);
     }
-    earliest
+    (earliest, place)
 }
 
 #[inline]
@@ -70,7 +74,7 @@ impl Soonest {
             }
             nodes.resize(leaves + places.div_ceil(WIDTH), Node([Instant::NEVER; WIDTH]));
         }
-        Self { row, earliest: Instant::NEVER, stale: false, nodes, leaves }
+        Self { row, earliest: Instant::NEVER, place: 0, stale: false, nodes, leaves }
     }
     /// The earliest of all.
     #[inline]
@@ -78,10 +82,24 @@ impl Soonest {
         if let Some(root) = self.nodes.first() {
             return first(&root.0);
         }
-        if self.stale {
-            (self.earliest, self.stale) = (earliest(&self.row), false);
-        }
+        self.refresh();
         self.earliest
+    }
+    /// The first place that has the earliest of all; any, where that is [`Instant::NEVER`].
+    #[inline]
+    pub fn first_place(&mut self) -> usize {
+        if let Some(root) = self.nodes.first() {
+            return self.due_below(0, first(&root.0)).unwrap_or(0);
+        }
+        self.refresh();
+        self.place
+    }
+    #[inline]
+    fn refresh(&mut self) {
+        if self.stale {
+            (self.earliest, self.place) = earliest(&self.row);
+            self.stale = false;
+        }
     }
     /// What `place` has.
     #[inline]
@@ -94,9 +112,9 @@ impl Soonest {
     pub fn set(&mut self, place: usize, at: Instant) {
         let Some(own) = self.row.get_mut(place) else { return self.set_below(place, at) };
         let before = core::mem::replace(own, at);
-        if at <= self.earliest {
-            (self.earliest, self.stale) = (at, false);
-        } else if before == self.earliest {
+        if at < self.earliest {
+            (self.earliest, self.place, self.stale) = (at, place, false);
+        } else if at == self.earliest || before == self.earliest {
             self.stale = true;
         }
     }
@@ -189,7 +207,12 @@ mod tests {
                 soonest.set(place, at);
                 plain[place] = at;
                 assert_eq!(soonest.at(place), at);
-                assert_eq!(Some(soonest.first()), plain.iter().copied().min());
+                let first = plain.iter().copied().min().unwrap();
+                assert_eq!(soonest.first(), first);
+                if first != Instant::NEVER {
+                    let place = plain.iter().position(|at| *at == first);
+                    assert_eq!(Some(soonest.first_place()), place);
+                }
                 let from = (number >> 4) as usize % (places + 1);
                 let now = Instant::from_ticks(u64::from(number >> 20 & 0xff));
                 let due = (from..places).find(|place| plain[*place] <= now);

@@ -53,6 +53,8 @@ struct Core {
     given: u32,
     /// What a plan would show since the last decision.
     planned: u32,
+    /// How often that was another than before.
+    decisions: u64,
     /// Its place in its group.
     slot: usize,
     /// When the segment began.
@@ -70,6 +72,7 @@ impl Core {
         running: NONE,
         given: NONE,
         planned: NONE,
+        decisions: 0,
         slot: 0,
         from: Instant::ZERO,
         synced: Instant::ZERO,
@@ -211,24 +214,25 @@ impl<'a> Machine<'a> {
             stale: CoreSet::EMPTY,
             coreless: Vec::new(),
             starting: Vec::new(),
-            counts: DecisionCounts { by_core: vec![0; count], ..DecisionCounts::default() },
+            counts: DecisionCounts::default(),
             outcome: Outcome::default(),
         }
     }
 
     pub(crate) fn run(mut self) -> Outcome {
         // The policy is asked at the start, whatever happens then.
-        let mut now = Instant::ZERO;
+        let (mut now, mut ends) = (Instant::ZERO, Instant::NEVER);
         while now < self.until {
             self.now = now;
-            if self.ends.first() == now {
+            if ends == now {
                 self.finish_jobs();
             }
             while self.releases.first_at() == now {
                 self.release();
             }
             self.decide();
-            now = self.ends.first().min(self.releases.first_at());
+            ends = self.ends.first();
+            now = ends.min(self.releases.first_at());
         }
         self.end()
     }
@@ -240,7 +244,6 @@ impl<'a> Machine<'a> {
         let task = &mut self.tasks[place as usize];
         let is_first = task.is_idle();
         let (job, next) = task.release(now);
-        self.outcome.released += 1;
         if is_first && task.place == Place::Nowhere {
             let group = &mut self.groups[task.group as usize];
             task.listed |= self.listed == Listed::Pending;
@@ -254,9 +257,8 @@ impl<'a> Machine<'a> {
     /// Jobs that are done at this instant, by core.
     #[inline]
     fn finish_jobs(&mut self) {
-        while self.ends.first() <= self.now
-            && let Some(core) = self.ends.due(0, self.now)
-        {
+        while self.ends.first() <= self.now {
+            let core = self.ends.first_place();
             self.finish_job(core);
         }
     }
@@ -268,8 +270,9 @@ impl<'a> Machine<'a> {
         let place = own.running;
         let task = &mut self.tasks[place as usize];
         let (id, deadline) = task.complete();
-        self.outcome.completed += 1;
-        self.outcome.missed += u64::from(now > deadline);
+        if now > deadline {
+            self.outcome.missed += 1;
+        }
         self.observer.completed(now, id);
         let is_idle = task.is_idle();
         if is_idle {
@@ -346,7 +349,9 @@ impl<'a> Machine<'a> {
             let place = self.ranked[own.pop()?.rank as usize];
             // Most often nothing else competes for a core.
             let Some(next) = own.first() else { return Some(place) };
-            if vacant == 1 && (fresh == 0 || self.displaced_by(group, next).is_none()) {
+            let none_kept = own.cores.len() == vacant;
+            let is_last = fresh == 0 || none_kept || self.displaced_by(group, next).is_none();
+            if vacant == 1 && is_last {
                 return Some(place);
             }
             self.coreless.push(place);
@@ -423,11 +428,9 @@ impl<'a> Machine<'a> {
     fn give_one(&mut self, place: u32) {
         let task = &mut self.tasks[place as usize];
         let group = &mut self.groups[task.group as usize];
-        let last = self.cores.get(task.last as usize);
-        let slot = match last.filter(|core| group.is_free(core.slot)) {
-            Some(core) => core.slot,
-            None => group.first_free(),
-        };
+        let last = || self.cores.get(task.last as usize).filter(|core| group.is_free(core.slot));
+        let slot = if group.vacant() == 1 { None } else { last() };
+        let slot = slot.map_or_else(|| group.first_free(), |core| core.slot);
         let core = group.took(slot, task.key);
         (task.place, task.last) = (Place::On(core), core);
         self.cores[core as usize].given = place;
@@ -453,9 +456,7 @@ impl<'a> Machine<'a> {
         let (own, now) = (&mut self.cores[core], self.now);
         if own.given != own.planned {
             own.planned = own.given;
-            if self.listed == Listed::Selected {
-                self.counts.by_core[core] += 1;
-            }
+            own.decisions += 1;
         }
         if own.running == own.given {
             return false;
@@ -495,17 +496,20 @@ impl<'a> Machine<'a> {
                 self.observer.ran(now, &own.stop(task.id(), core, now, End::Metered));
             }
         }
+        self.counts.by_core = self.cores.iter().map(|core| core.decisions).collect();
         if self.listed == Listed::Pending {
-            let groups = self.groups.iter().flat_map(|group| {
-                group.cores.iter().map(move |core| (*core as usize, group.decisions))
-            });
-            groups.for_each(|(core, decisions)| self.counts.by_core[core] = decisions);
+            for group in &self.groups {
+                let cores = group.cores.iter().map(|core| *core as usize);
+                cores.for_each(|core| self.counts.by_core[core] = group.decisions);
+            }
         }
         let listed = self.tasks.iter().filter(|task| task.listed);
         self.counts.listed = listed.map(Task::id).collect();
         self.observer.decided(&self.counts);
         let outcome = &mut self.outcome;
         outcome.decisions = self.counts.all;
+        outcome.released = self.tasks.iter().map(Task::released).sum();
+        outcome.completed = self.tasks.iter().map(Task::completed).sum();
         outcome.events = outcome.released + outcome.completed + self.segments;
         outcome.end = now;
         outcome.missed += self.tasks.iter().map(|task| task.overdue(now)).sum::<u64>();

@@ -341,9 +341,11 @@ impl Metrics {
     #[inline]
     fn task(&mut self, vcpu: VcpuId) -> &mut Task {
         let index = vcpu.0 as usize;
-        if self.tasks.len() <= index {
-            self.add_tasks(index);
+        // Nearly always it is there, and its place is compared with how many there are but once.
+        if index < self.tasks.len() {
+            return &mut self.tasks[index];
         }
+        self.add_tasks(index);
         &mut self.tasks[index]
     }
 
@@ -354,6 +356,7 @@ impl Metrics {
             task.windows.judge = self.judge.clone();
             task.windows.judge.tolerate(self.floor());
             task.windows.count_after(self.grace());
+            task.pieces.in_order = self.grace().is_zero();
             self.tasks.push(task);
         }
     }
@@ -496,9 +499,10 @@ impl Metrics {
 #[inline]
 fn core_time(cores: &mut Vec<CoreTime>, core: CoreId) -> &mut CoreTime {
     let index = core.0 as usize;
-    if cores.len() <= index {
-        cores.resize_with(index + 1, CoreTime::default);
+    if index < cores.len() {
+        return &mut cores[index];
     }
+    cores.resize_with(index + 1, CoreTime::default);
     &mut cores[index]
 }
 

@@ -85,8 +85,8 @@ impl Group {
     /// The core whose job is the least urgent, and that job's key.
     #[inline]
     pub(super) fn last(&self) -> (usize, Key) {
-        let (mut last, mut key) = (0, Key::FIRST);
-        for (slot, given) in self.given.iter().enumerate() {
+        let (mut last, mut key) = (0, self.given[0]);
+        for (slot, given) in (1..).zip(&self.given[1..]) {
             let is_behind = key.goes_before(*given);
             last = select_unpredictable(is_behind, slot, last);
             key.deadline = select_unpredictable(is_behind, given.deadline, key.deadline);

@@ -132,6 +132,14 @@ impl Task {
     pub(super) const fn is_fixed(&self) -> bool {
         self.fixed.is_some()
     }
+    /// How many jobs were released.
+    pub(super) fn released(&self) -> u64 {
+        self.released.into()
+    }
+    /// How many were completed.
+    pub(super) fn completed(&self) -> u64 {
+        self.completed.into()
+    }
     /// Jobs not completed whose deadline is not after `now`.
     pub(super) fn overdue(&self, now: Instant) -> u64 {
         self.pending.iter().filter(|deadline| **deadline <= now).count() as u64

@@ -65,14 +65,10 @@ impl Observer for Metrics {
     #[inline(never)]
     fn ran(&mut self, _: Instant, segment: &Segment) {
         core_time(&mut self.cores, segment.core).ran(segment);
-        let place = segment.vcpu.0 as usize;
-        if self.tasks.len() <= place {
-            self.add_tasks(place);
-        }
         // Where budgets are meant on whichever core, its speed does not matter.
-        let matters = self.tasks[place].windows.is_meant_on_a_class();
+        let matters = self.task(segment.vcpu).windows.is_meant_on_a_class();
         let milli = if matters { self.speed_milli(segment.core) } else { 0 };
-        let task = &mut self.tasks[place];
+        let task = &mut self.tasks[segment.vcpu.0 as usize];
         task.ran(segment, milli);
         if task.windows.is_ripe() {
             task.settle_ripe(self.decisions, self.causes.thefts());

@@ -86,6 +86,8 @@ pub(super) struct Jobs {
 /// Pieces, counted as [`super`] says.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Pieces {
+    /// Segments are reported in their order, so that a job is over with the segment that ended it.
+    pub(super) in_order: bool,
     splitter: Splitter,
     last: Option<Piece>,
     pub(super) preemptions: u64,
@@ -283,7 +285,6 @@ impl Task {
         self.cores.insert(segment.core);
         self.used[place(segment.mode)].add(&segment.usage);
         if segment.mode == Mode::Foreground {
-            self.windows.close_until(segment.from, None);
             self.windows.serve(segment.from, segment.to, segment.usage.service.ticks(), milli);
         }
         self.pieces.ran(segment, self.jobs.released > 0);
@@ -364,7 +365,14 @@ impl Pieces {
         }
         if self.splitter.covers(segment.from, segment.to) {
             // Nearly always: it is part of one job.
-            return self.piece(segment.from, segment.to, segment, has_jobs);
+            self.piece(segment.from, segment.to, segment, has_jobs);
+            if self.in_order
+                && self.splitter.is_over(segment.to)
+                && let Some(last) = &mut self.last
+            {
+                last.job_over = true;
+            }
+            return;
         }
         let mut splitter = std::mem::take(&mut self.splitter);
         splitter.split(segment.from, segment.to, |part| match part {

@@ -165,17 +165,24 @@ impl Windows {
         }
         self.open = Some(start);
     }
-    /// Foreground service on a core of speed `milli`, spread evenly over `[from, to)`.
+    /// Foreground service on a core of speed `milli`, spread evenly over `[from, to)`; periods that
+    /// ended before are closed.
     #[inline]
     pub(super) fn serve(&mut self, from: Instant, to: Instant, service: u64, milli: u32) {
         let service = self.as_meant(service, milli);
         let Some(start) = self.open else { return };
-        if to <= self.begun {
-            return;
-        }
-        let early = from < self.begun;
-        let mut given = if early { consumed_by(service, from, to, self.begun) } else { 0 };
         let mut end = start.saturating_add(self.period);
+        if end <= from {
+            self.close_from(start, from, None);
+            end = self.now().saturating_add(self.period);
+        }
+        let mut given = 0;
+        if from < self.begun {
+            if to <= self.begun {
+                return;
+            }
+            given = consumed_by(service, from, to, self.begun);
+        }
         while end < to {
             let by_end = consumed_by(service, from, to, end);
             self.delivered += by_end - given;
