@@ -1,10 +1,11 @@
 //! One case under all auditors.
 
 use crate::lateness::{Late, Lateness};
-use crate::{Auditor, Case, Faults, GuardAudit, MaracasAudit, MemoryAudit, Nagging, TreeAudit};
+use crate::orders::both_ways_of;
+use crate::{Auditor, Case, GuardAudit, MaracasAudit, MemoryAudit, Nagging, TreeAudit};
 use maracas_core::Duration;
 use maracas_core::contract::{Claims, Statistic};
-use maracas_sim::{Options, Outcome, Subject, at_start, simulate};
+use maracas_sim::{Outcome, Subject, at_start};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
@@ -70,36 +71,9 @@ pub fn check_counting(case: &Case) -> Result<Option<Checked>, String> {
         guard.map_or(Ok(()), GuardAudit::verdict)?;
         tree.map_or(Ok(()), |tree| tree.verdict(outcome.end))?;
         lateness.map_or(Ok(()), |lateness| in_time(&lateness, &outcome, verdict.tolerance))?;
-        orders(case, &outcome)?;
+        both_ways_of(case)?;
         Ok(Some(Checked { outcome, statistics: policy.statistics(), claims }))
     })
-}
-
-/// A policy that is nothing but an order of jobs does by that order what it plans.
-fn orders(case: &Case, planned: &Outcome) -> Result<(), String> {
-    let Some(mut policy) = case.policy() else { return Ok(()) };
-    // The simulator goes by the order where nothing else happens, and nothing is audited.
-    let is_plain = case.faults == Faults::default() && case.changes.is_empty();
-    if policy.job_priorities().is_none() || !is_plain || case.memory.is_some() {
-        return Ok(());
-    }
-    let (system, programs, paces) = (case.system(), &case.random.programs, &case.paces[..]);
-    let subject = Subject { system: &system, programs, memory: None, paces, scripts: None };
-    let options = Options { seed: case.seed, ..Options::new(case.until) };
-    let direct = simulate(&subject, &mut *policy, &options, &mut ());
-    if direct != *planned {
-        return Err(format!(
-            "by its order of jobs it completes {} jobs, misses {} and decides {} times, by its \
-             plans {}, {} and {}, or some other count differs",
-            direct.completed,
-            direct.missed,
-            direct.decisions,
-            planned.completed,
-            planned.missed,
-            planned.decisions
-        ));
-    }
-    Ok(())
 }
 
 /// No job has more undone at its deadline than the policy's admission tolerates.

@@ -16,6 +16,7 @@ pub mod lateness;
 mod live;
 mod maracas_audit;
 mod memory_audit;
+pub mod orders;
 mod params;
 pub mod rated;
 #[cfg(feature = "swarm")]

@@ -2,41 +2,13 @@
 //! what the policy plans. Events, counts and the report are compared on random sets, full of jobs
 //! that are released, complete and are due at the same instants, in and out of overload.
 
-use maracas_core::contract::{DecisionCounts, Observer, Policy};
-use maracas_core::journal::Header;
 use maracas_core::params::{Params, Value};
 use maracas_core::{
-    Arrival, Cost, Duration, Event, Instant, Plan, Program, Reservation, System, Vcpu, Workload,
+    Arrival, Cost, Duration, Instant, Policy, Program, Reservation, System, Vcpu, Workload,
 };
-use maracas_sim::{Options, Outcome, run};
-use maracas_tests::Dice;
-use maracas_trace::{Metrics, Report};
-
-/// Everything that is observed.
-struct Seen {
-    events: Vec<(Instant, Event)>,
-    metrics: Metrics,
-    reads_plans: bool,
-    /// How many plans were seen.
-    plans: u64,
-}
-
-impl Observer for Seen {
-    fn event(&mut self, at: Instant, event: &Event) {
-        self.events.push((at, event.clone()));
-        self.metrics.event(at, event);
-    }
-    fn planned(&mut self, now: Instant, plan: &Plan) {
-        self.plans += 1;
-        self.metrics.planned(now, plan);
-    }
-    fn reads_plans(&self) -> bool {
-        self.reads_plans
-    }
-    fn decided(&mut self, counts: &DecisionCounts) {
-        self.metrics.decided(counts);
-    }
-}
+use maracas_sim::Options;
+use maracas_tests::orders::{Compared, both_ways, both_ways_of};
+use maracas_tests::{Dice, Mix, generate};
 
 struct Case {
     policy: &'static str,
@@ -50,8 +22,14 @@ impl Case {
     /// Few ticks and few different periods, so that much falls on the same instant.
     fn draw(seed: u64) -> Self {
         let mut dice = Dice::new(seed);
-        let cores = dice.between(1, 5) as usize;
-        let tasks = dice.between(1, 4 + 3 * cores as u64) as u32;
+        // Seldom more cores than stand in a row, and than a word has bits.
+        let cores = match dice.between(0, 199) {
+            0 => 40,
+            1 => 70,
+            _ => dice.between(1, 5) as usize,
+        };
+        let tasks = dice.between(1 + cores as u64 / 8, 4 + 3 * cores as u64) as u32;
+        let stride = dice.between(1, 3) as u32;
         let grain = [1, 1, 7, 1_000][dice.between(0, 3) as usize];
         let periods = [4, 6, 8, 12, 12, 24, 30];
         let overloads = dice.between(0, 3) == 0;
@@ -64,7 +42,7 @@ impl Case {
             let budget = budget.min(period);
             let deadline =
                 if dice.between(0, 3) == 0 { dice.between(budget, period) } else { period };
-            let mut vcpu = Vcpu::new(id, ticks(budget), ticks(period));
+            let mut vcpu = Vcpu::new(id * stride, ticks(budget), ticks(period));
             vcpu.reservation = Reservation { deadline: ticks(deadline), ..vcpu.reservation };
             let vcpu = match dice.between(0, 4) {
                 0 => Vcpu { arrival: Arrival::Sporadic, ..vcpu },
@@ -76,7 +54,8 @@ impl Case {
             };
             let cost = match dice.between(0, 4) {
                 0 => Cost::Uniform(ticks(1), ticks(budget)),
-                1 if overloads => Cost::Fixed(ticks(budget + dice.between(0, period))),
+                1 => Cost::Exponential(ticks(1 + budget / 2)),
+                2 if overloads => Cost::Fixed(ticks(budget + dice.between(0, period))),
                 _ => Cost::Fixed(ticks(budget)),
             };
             if dice.between(0, 12) > 0 {
@@ -87,7 +66,9 @@ impl Case {
         let (policy, params) = Self::policy(&mut dice, cores);
         let until = Instant::ZERO + ticks(dice.between(0, 300));
         let options = Options { seed, ..Options::new(until) };
-        Self { policy, params, system: System::new(cores, vcpus), programs, options }
+        let mut system = System::new(cores, vcpus);
+        system.ticks_per_ns = [1, 1, 1, 7][dice.between(0, 3) as usize];
+        Self { policy, params, system, programs, options }
     }
 
     fn policy(dice: &mut Dice, cores: usize) -> (&'static str, Params) {
@@ -97,7 +78,11 @@ impl Case {
         let ties = ["index", "reverse-index", "shorter-period", "longer-period"];
         match policy {
             "g-edf" => word("ties", ties[dice.between(0, 3) as usize]),
-            "g-rm" | "p-rm" => word("admission", "none"),
+            "p-rm" => word("admission", "none"),
+            "g-rm" => {
+                word("admission", "none");
+                word("priorities", ["deadline", "period"][dice.between(0, 1) as usize]);
+            }
             "c-edf" => {
                 word("admission", "none");
                 params.set("cores_per_cache", Value::Whole(dice.between(1, cores as u64) as i64));
@@ -112,49 +97,47 @@ impl Case {
         (entry.build)(&self.system, &self.params).ok()
     }
 
-    /// What a run comes to; plans are made where they are read.
-    fn run(&self, reads_plans: bool) -> Option<(Outcome, Seen, Report)> {
-        let mut policy = self.build()?;
-        let header = Header {
-            policy: self.policy.into(),
-            params: self.params.clone(),
-            system: self.system.clone(),
-            names: self.system.vcpus.iter().map(|vcpu| vcpu.id.to_string()).collect(),
-            machine: "sim".into(),
-            version: String::new(),
-            seed: self.options.seed,
-        };
-        let metrics = Metrics::new(&header);
-        let mut seen = Seen { events: Vec::new(), metrics, reads_plans, plans: 0 };
-        let outcome = run(&self.system, &self.programs, policy.as_mut(), &self.options, &mut seen);
-        let report = seen.metrics.report(outcome.end);
-        Some((outcome, seen, report))
+    fn both_ways(&self) -> Option<Compared> {
+        let both = both_ways(&self.system, &self.programs, &self.options, &|| self.build());
+        both.unwrap_or_else(|why| {
+            panic!("{}, set {}: {:?}: {why}", self.policy, self.options.seed, self.params)
+        })
     }
 }
 
 #[test]
 fn an_order_of_jobs_does_what_its_policy_plans() {
     let mut ran = std::collections::BTreeMap::new();
-    let (mut jobs, mut missed, mut moved) = (0, 0, 0);
+    let (mut jobs, mut missed, mut moved, mut large) = (0, 0, 0, 0);
     for seed in 0..12_000 {
         let case = Case::draw(seed);
-        let Some((planned, by_plans, table)) = case.run(true) else { continue };
-        let (direct, by_order, other) = case.run(false).expect("it was admitted before");
-        let name = format!("{}, set {seed}: {:?}", case.policy, case.params);
-        for (place, pair) in by_plans.events.iter().zip(&by_order.events).enumerate() {
-            assert_eq!(pair.0, pair.1, "{name}, event {place}");
-        }
-        assert_eq!(by_plans.events.len(), by_order.events.len(), "{name}");
-        assert_eq!(planned, direct, "{name}");
-        assert_eq!(table, other, "{name}");
-        assert_eq!((by_plans.plans, by_order.plans), (planned.decisions, 0), "{name}");
+        let Some(Compared { by_order, outcome, report }) = case.both_ways() else { continue };
+        assert!(by_order, "{}, set {seed}", case.policy);
         *ran.entry(case.policy).or_insert(0) += 1;
-        jobs += direct.released;
-        missed += direct.missed;
-        moved += table.total.migrations;
+        jobs += outcome.released;
+        missed += outcome.missed;
+        moved += report.total.migrations;
+        large += u64::from(case.system.cores.len() > 64);
     }
+    let all: u32 = ran.values().sum();
     assert!(ran.len() == 5 && ran.values().all(|count| *count > 500), "{ran:?}");
+    assert!(all > 7_000 && large > 5, "{all} {large}");
     assert!(jobs > 200_000 && missed > 10_000 && moved > 10_000, "{jobs} {missed} {moved}");
+}
+
+/// What `check` asks of any policy in the contract tests and the swarm is asked of these.
+#[test]
+fn the_contract_tests_compare_both_ways() {
+    for name in ["p-edf", "p-rm", "g-edf", "g-rm", "c-edf"] {
+        let entry = maracas_policies::find(name).expect("it exists");
+        let compared = |seed| {
+            let mix = Mix { jobs_only: true, ..Mix::tasks(60) };
+            let case = maracas_tests::Case::new(entry, generate(seed, mix), seed);
+            both_ways_of(&case).unwrap_or_else(|why| panic!("{name}, seed {seed}: {why}"))
+        };
+        let by_order = (0..60).filter_map(compared).filter(|it| it.by_order).count();
+        assert!(by_order > 20, "{name}: {by_order}");
+    }
 }
 
 /// What an order of jobs does not say is left to the policy.

@@ -175,12 +175,15 @@ impl Pending {
         let name = target.file_name().ok_or_else(|| fail(&"it names no file"))?;
         let hidden = format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id());
         let temporary = target.with_file_name(hidden);
+        // Held from before it is there, so that a signal finds it on the list.
+        let mut listed = under_way();
         let file = File::options()
             .write(true)
             .create_new(true)
             .open(&temporary)
             .map_err(|error| fail(&error))?;
-        under_way().push(temporary.clone());
+        listed.push(temporary.clone());
+        drop(listed);
         let file = Some(BufWriter::new(file));
         Ok(Self { file, path, target, temporary: Some(temporary) })
     }
@@ -200,16 +203,16 @@ impl Pending {
     pub fn commit(mut self) -> Result<(), Failure> {
         let finish = |mut file: BufWriter<File>| {
             file.flush()?;
-            match &self.temporary {
-                Some(temporary) => fs::rename(temporary, &self.target),
-                None => Ok(()),
-            }
+            let Some(temporary) = &self.temporary else { return Ok(()) };
+            // A signal finds it either on the list or in its place.
+            let mut listed = under_way();
+            fs::rename(temporary, &self.target)?;
+            listed.retain(|path| path != temporary);
+            Ok(())
         };
         let result = self.file.take().map_or(Ok(()), finish);
-        if result.is_ok()
-            && let Some(temporary) = self.temporary.take()
-        {
-            under_way().retain(|path| *path != temporary);
+        if result.is_ok() {
+            self.temporary = None;
         }
         result.map_err(|error| Failure::new(self.named(&error)))
     }

@@ -8,7 +8,8 @@
 //! # Rules for machines
 //! 1. Events come with the time they happened (`at` <= now), ordered per core, perhaps late.
 //! 2. After one or more events, or at [`Plan::wake`], the machine calls [`decide`] and enacts the
-//!    plan: first all stops, then all starts, so that no VCPU is ever on two cores.
+//!    plan: first all stops, then all starts, so that no VCPU is ever on two cores. (It need do
+//!    neither under a policy that is an order of jobs: [`JobPriorities`].)
 //! 3. Between decisions every core follows the machine law ([`crate::dispatch`]) by itself.
 //! 4. The machine never edits a plan.
 //! 5. VCPUs of [`System::vcpus`] are there from the start, at first blocked; later ones come as
@@ -41,7 +42,7 @@ pub use apart::{Apart, Part};
 pub use meters::{Metered, Meters};
 pub use observer::Observer;
 pub use plan::Plan;
-pub use priorities::{DecisionCounts, JobPriorities, Listed, TaskPriority};
+pub use priorities::{DecisionCounts, JobPriorities, OnRunQueues, TaskPriority};
 
 /// A scheduling policy.
 pub trait Policy: Send {

@@ -96,3 +96,34 @@ pub fn in_ticks(case: &Case, mut options: Options) -> Result<Options, Failure> {
     }
     Ok(options)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::{Machine, Overrides};
+
+    const SCENARIO: &str = "version = 1\n[platform]\ncores = 2\n[policy]\nname = \"NAME\"\n\
+         [run]\nduration = \"1s\"\n\
+         [[program]]\nname = \"a\"\nbudget = \"6ms\"\nperiod = \"10ms\"\n\
+         workload = { kind = \"periodic\", cost = \"6ms\" }\n\
+         [[program]]\nname = \"b\"\nbudget = \"9ms\"\nperiod = \"20ms\"\njobs = \"sporadic\"\n\
+         workload = { kind = \"periodic\", cost = { uniform = [\"4ms\", \"9ms\"] } }\n\
+         [[program]]\nname = \"c\"\nbudget = \"10ms\"\nperiod = \"30ms\"\n\
+         workload = { kind = \"periodic\", cost = \"10ms\" }\n";
+
+    /// Without a journal no plans are made under these.
+    #[test]
+    fn a_report_is_the_same_with_and_without_a_journal() {
+        let file = std::env::temp_dir().join(format!("maracas-orders-{}.toml", std::process::id()));
+        for name in ["p-edf", "p-rm", "g-edf", "g-rm", "c-edf"] {
+            std::fs::write(&file, SCENARIO.replace("NAME", name)).unwrap();
+            let case = Case::read(&file, Machine::Sim, &Overrides::default()).unwrap();
+            let report = |watch| simulate(&case, &options(&case, None), watch).unwrap().report;
+            let [with, without] = [report(Watch::keeping(&case)), report(Watch::bare(&case))];
+            assert_eq!(with, without, "{name}");
+            let all = with.total;
+            assert!(all.jobs > 150 && all.decisions > 250, "{name}: {all:?}");
+        }
+        std::fs::remove_file(&file).unwrap();
+    }
+}

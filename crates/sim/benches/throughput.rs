@@ -17,14 +17,14 @@
 //! `p-rm` runs with `admission = "none"`, since no test admits most such sets at 90 %.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use maracas_core::contract::Observer;
+use maracas_core::contract::{Observer, Policy};
 use maracas_core::journal::{Header, Recorder};
 use maracas_core::params::{Params, Value};
 use maracas_core::{
     Cost, Duration, Instant, Pace, PacePhase, Plan, Program, System, Vcpu, Workload,
 };
-use maracas_sim::memory::{Contention, NoContention, UnevenCores};
-use maracas_sim::{Options, Outcome, run_with};
+use maracas_sim::memory::{Contention, UnevenCores};
+use maracas_sim::{Options, Outcome, run, run_with};
 use maracas_trace::{Metrics, perfetto::Writer};
 use std::hint::black_box;
 
@@ -98,13 +98,23 @@ fn paced(system: &System, programs: &[Program]) -> (System, UnevenCores) {
     (system, model)
 }
 
+fn build(policy: &str, system: &System) -> Box<dyn Policy> {
+    let entry = maracas_policies::find(policy).expect("the bench names policies that exist");
+    let mut params = Params::new();
+    if policy == "p-rm" {
+        params.set("admission", Value::Text("none".into()));
+    }
+    (entry.build)(system, &params).expect("the bench's sets can be packed")
+}
+
 fn simulate<O: Observer>(
     policy: &str,
     system: &System,
     programs: &[Program],
     observer: &mut O,
 ) -> Outcome {
-    simulate_with(policy, system, programs, observer, NoContention::<true>)
+    let mut policy = build(policy, system);
+    run(system, programs, policy.as_mut(), &Options::new(HORIZON), observer)
 }
 
 fn simulate_with<O: Observer, C: Contention>(
@@ -114,12 +124,7 @@ fn simulate_with<O: Observer, C: Contention>(
     observer: &mut O,
     model: C,
 ) -> Outcome {
-    let entry = maracas_policies::find(policy).expect("the bench names policies that exist");
-    let mut params = Params::new();
-    if policy == "p-rm" {
-        params.set("admission", Value::Text("none".into()));
-    }
-    let mut policy = (entry.build)(system, &params).expect("the bench's sets can be packed");
+    let mut policy = build(policy, system);
     run_with(system, programs, policy.as_mut(), &Options::new(HORIZON), observer, model)
 }
 

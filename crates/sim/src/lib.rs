@@ -78,8 +78,9 @@
 //! # Policies that order jobs
 //! Where nothing happens but jobs, no observer reads plans, and the policy is nothing but an order
 //! of jobs ([`JobPriorities`](maracas_core::contract::JobPriorities)), [`run`] gives the cores away
-//! by that order itself and does not ask the policy again. What is observed and counted is the
-//! same.
+//! by that order itself and neither tells nor asks the policy anything. What is observed and
+//! counted is the same, so that the numbers of events and decisions are those that there would be.
+//! [`run_with`] always asks.
 //!
 //! # No reservation
 //! A budget of zero means nothing here: what runs, when and for how long is what the plan says.

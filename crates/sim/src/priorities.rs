@@ -6,20 +6,20 @@
 //! come out, as where the policy is asked ([`crate::run`]); `tests/tests/priorities.rs` compares
 //! them. docs/results.md has what a job takes either way ("Instructions a job").
 
-mod group;
+mod cluster;
 mod task;
 mod timers;
 
-use self::group::Group;
+use self::cluster::Cluster;
 use self::task::{Place, Task};
 use self::timers::Timers;
 use crate::workload::NONE;
 use crate::{Options, Outcome};
 use maracas_core::contract::{
-    DecisionCounts, End, JobPriorities, Listed, Mode, Observer, Segment, TaskPriority, Usage,
+    DecisionCounts, End, JobPriorities, Mode, Observer, OnRunQueues, Segment, TaskPriority, Usage,
 };
 use maracas_core::{
-    Arrival, CoreId, CoreSet, Cost, Duration, Instant, Policy, Program, Reservation, Soonest,
+    Arrival, CoreId, CoreSet, Cost, Duration, Instant, Policy, Program, Reservation, Role, Soonest,
     System, Vcpu, VcpuId, Workload,
 };
 use std::collections::BTreeMap;
@@ -29,34 +29,34 @@ use std::collections::BTreeMap;
 struct Key {
     deadline: Instant,
     /// Of its task, among equals.
-    rank: u32,
+    tie_rank: u32,
 }
 
 impl Key {
-    /// Before all others; no job's.
-    const FIRST: Self = Self { deadline: Instant::ZERO, rank: 0 };
+    /// Before all others; stands for a free core.
+    const FIRST: Self = Self { deadline: Instant::ZERO, tie_rank: 0 };
     /// As `<`, without a branch that no processor can predict.
     #[inline]
     const fn goes_before(self, other: Self) -> bool {
         self.number() < other.number()
     }
     const fn number(self) -> u128 {
-        (self.deadline.ticks() as u128) << 64 | self.rank as u128
+        (self.deadline.ticks() as u128) << 64 | self.tie_rank as u128
     }
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Core {
-    /// What runs, by its place among the tasks, or `NONE`.
+    /// The task that runs, by its index, or `NONE`.
     running: u32,
-    /// What it was given, or `NONE`.
-    given: u32,
-    /// What a plan would show since the last decision.
+    /// The task that it is assigned to, or `NONE`.
+    assigned: u32,
+    /// The same at the end of the last decision.
     planned: u32,
-    /// How often that was another than before.
+    /// How many decisions changed that.
     decisions: u64,
-    /// Its place in its group.
-    slot: usize,
+    /// Its index in its cluster.
+    in_cluster: usize,
     /// When the segment began.
     from: Instant,
     /// Up to when its progress is accounted.
@@ -70,10 +70,10 @@ struct Core {
 impl Core {
     const IDLE: Self = Self {
         running: NONE,
-        given: NONE,
+        assigned: NONE,
         planned: NONE,
         decisions: 0,
-        slot: 0,
+        in_cluster: 0,
         from: Instant::ZERO,
         synced: Instant::ZERO,
         resident: (NONE, Instant::ZERO),
@@ -90,11 +90,11 @@ impl Core {
         let (core, mode) = (CoreId(core as u16), Mode::Foreground);
         Segment { vcpu, core, mode, from, to: now, usage, end }
     }
-    /// What it was given begins to run; whether it is another than ran until now.
+    /// The task that it is assigned to begins to run; whether it is another than ran until now.
     #[inline]
     fn start(&mut self, now: Instant) -> bool {
         self.idle += now - self.idle_since;
-        self.running = self.given;
+        self.running = self.assigned;
         (self.from, self.synced) = (now, now);
         self.resident != (self.running, now)
     }
@@ -107,24 +107,24 @@ pub(crate) struct Machine<'a> {
     until: Instant,
     /// When each task's next job is released.
     releases: Timers,
-    /// By the number of their VCPU; they are named by their place here.
+    /// By the number of their VCPU.
     tasks: Vec<Task>,
-    /// The task of each rank.
-    ranked: Vec<u32>,
-    groups: Vec<Group>,
-    listed: Listed,
+    /// The task of each [`Key::tie_rank`], by its index.
+    by_tie_rank: Vec<u32>,
+    clusters: Vec<Cluster>,
+    on_run_queues: OnRunQueues,
     cores: Vec<Core>,
     /// When each core's job is done.
     ends: Soonest,
-    /// Reported.
+    /// How many were reported.
     segments: u64,
     /// Tasks of fixed priority that had no pending job since the last decision: with one by the
     /// next, they keep their cores.
-    idle: Vec<u32>,
-    /// Groups that the decision at hand looks at.
-    touched: Vec<u32>,
-    /// Cores that it may have run another task.
-    stale: CoreSet,
+    emptied: Vec<u32>,
+    /// Clusters of which another set of jobs is pending since the last decision.
+    changed: Vec<u32>,
+    /// Cores that may have to run another task.
+    concerned: CoreSet,
     /// Selected tasks without a core; scratch.
     coreless: Vec<u32>,
     /// Cores to be started; scratch.
@@ -136,13 +136,16 @@ pub(crate) struct Machine<'a> {
 /// A run that can be carried out here: nothing but jobs, one program a VCPU, from the start to the
 /// end.
 pub(crate) struct Suited<'a> {
-    groups: Vec<Vec<CoreId>>,
-    listed: Listed,
+    clusters: Vec<Vec<CoreId>>,
+    on_run_queues: OnRunQueues,
     /// Each VCPU with jobs, by its number, its priority, and what each job costs.
     tasks: Vec<(&'a Vcpu, TaskPriority, Cost)>,
 }
 
 /// What is to be carried out, where that can be done here.
+///
+/// # Panics
+/// Where the policy breaks the contract.
 pub(crate) fn suit<'a>(
     system: &'a System,
     programs: &[Program],
@@ -153,7 +156,10 @@ pub(crate) fn suit<'a>(
     if options.until == Instant::NEVER || observer.reads_plans() {
         return None;
     }
-    let JobPriorities { groups, tasks, listed } = policy.job_priorities()?;
+    let priorities = policy.job_priorities()?;
+    if let Err(why) = priorities.check(system.cores.len()) {
+        panic!("the policy broke the contract: of its order of jobs, {why}");
+    }
     let mut costs = BTreeMap::new();
     for program in programs {
         let lasts = program.arrive == Instant::ZERO && program.depart == Instant::NEVER;
@@ -162,40 +168,47 @@ pub(crate) fn suit<'a>(
             return None;
         }
     }
-    let has_jobs = |vcpu: &&Vcpu| {
-        let Reservation { period, deadline, .. } = vcpu.reservation;
-        vcpu.arrival != Arrival::None && !period.is_zero() && !deadline.is_zero()
-    };
-    let vcpus = system.vcpus.iter().filter(has_jobs).map(|vcpu| (vcpu.id, vcpu));
-    let vcpus: BTreeMap<_, _> = vcpus.collect();
+    let JobPriorities { clusters, tasks, on_run_queues } = priorities;
+    let vcpus: BTreeMap<_, _> = system.vcpus.iter().map(|vcpu| (vcpu.id, vcpu)).collect();
     let priorities: BTreeMap<_, _> = tasks.into_iter().map(|task| (task.vcpu, task)).collect();
-    let task = |(id, cost): (VcpuId, Cost)| Some((*vcpus.get(&id)?, *priorities.get(&id)?, cost));
+    let task = |(id, cost): (VcpuId, Cost)| {
+        let vcpu = vcpus.get(&id).filter(|vcpu| has_jobs(vcpu))?;
+        Some((*vcpu, *priorities.get(&id)?, cost))
+    };
     let tasks = costs.into_iter().map(task).collect::<Option<_>>()?;
-    Some(Suited { groups, listed, tasks })
+    Some(Suited { clusters, on_run_queues, tasks })
+}
+
+/// Whether it releases jobs, each due by the next one's release.
+const fn has_jobs(vcpu: &Vcpu) -> bool {
+    let Reservation { period, deadline, .. } = vcpu.reservation;
+    let runs_programs = matches!(vcpu.role, Role::Main | Role::Io);
+    let releases = !matches!(vcpu.arrival, Arrival::None) && period.ticks() > 0;
+    runs_programs && releases && deadline.ticks() > 0 && deadline.ticks() <= period.ticks()
 }
 
 impl<'a> Machine<'a> {
     pub(crate) fn new(
         system: &System,
-        Suited { groups, listed, tasks }: Suited<'_>,
+        Suited { clusters, on_run_queues, tasks }: Suited<'_>,
         options: &Options,
         observer: &'a mut dyn Observer,
     ) -> Self {
-        let mut ranked: Vec<u32> = (0..tasks.len() as u32).collect();
+        let mut by_tie_rank: Vec<u32> = (0..tasks.len() as u32).collect();
         // Stable: what is left is decided by the number of the VCPU.
-        ranked.sort_by_key(|place| tasks[*place as usize].1.tie);
-        let mut ranks = vec![0; tasks.len()];
-        (0..).zip(&ranked).for_each(|(rank, place)| ranks[*place as usize] = rank);
-        let task = |((vcpu, priority, cost), rank): (&(&Vcpu, TaskPriority, Cost), u32)| {
-            Task::new(vcpu, priority, rank, *cost, system.ticks_per_ns, options.seed)
+        by_tie_rank.sort_by_key(|task| tasks[*task as usize].1.tie);
+        let mut tie_ranks = vec![0; tasks.len()];
+        (0..).zip(&by_tie_rank).for_each(|(tie_rank, task)| tie_ranks[*task as usize] = tie_rank);
+        let task = |((vcpu, priority, cost), tie_rank): (&(&Vcpu, TaskPriority, Cost), u32)| {
+            Task::new(vcpu, priority, tie_rank, *cost, system.ticks_per_ns, options.seed)
         };
-        let mut tasks: Vec<Task> = tasks.iter().zip(ranks).map(task).collect();
+        let mut tasks: Vec<Task> = tasks.iter().zip(tie_ranks).map(task).collect();
         let first = tasks.iter_mut().map(Task::begin).collect();
         let count = system.cores.len();
         let mut cores = vec![Core::IDLE; count];
-        for group in &groups {
-            let places = (0..).zip(group);
-            places.for_each(|(slot, core)| cores[usize::from(core.0)].slot = slot);
+        for cluster in &clusters {
+            let indices = (0..).zip(cluster);
+            indices.for_each(|(index, core)| cores[usize::from(core.0)].in_cluster = index);
         }
         Self {
             observer,
@@ -203,15 +216,15 @@ impl<'a> Machine<'a> {
             until: options.until,
             releases: Timers::new(first),
             tasks,
-            ranked,
-            groups: groups.iter().map(|cores| Group::new(cores)).collect(),
-            listed,
+            by_tie_rank,
+            clusters: clusters.iter().map(|cores| Cluster::new(cores)).collect(),
+            on_run_queues,
             cores,
             ends: Soonest::new(count),
             segments: 0,
-            idle: Vec::new(),
-            touched: Vec::new(),
-            stale: CoreSet::EMPTY,
+            emptied: Vec::new(),
+            changed: Vec::new(),
+            concerned: CoreSet::EMPTY,
             coreless: Vec::new(),
             starting: Vec::new(),
             counts: DecisionCounts::default(),
@@ -240,17 +253,17 @@ impl<'a> Machine<'a> {
     /// The job that comes first is released.
     #[inline]
     fn release(&mut self) {
-        let (place, now) = (self.releases.first(), self.now);
-        let task = &mut self.tasks[place as usize];
+        let (index, now) = (self.releases.first(), self.now);
+        let task = &mut self.tasks[index as usize];
         let is_first = task.is_idle();
         let (job, next) = task.release(now);
         if is_first && task.place == Place::Nowhere {
-            let group = &mut self.groups[task.group as usize];
-            task.listed |= self.listed == Listed::Pending;
-            task.wait(group);
-            group.touch(task.group, &mut self.touched);
+            let cluster = &mut self.clusters[task.cluster as usize];
+            task.was_on_run_queue |= self.on_run_queues == OnRunQueues::Pending;
+            task.wait(cluster);
+            cluster.mark(task.cluster, &mut self.changed);
         }
-        self.releases.set(place, next);
+        self.releases.set(index, next);
         self.observer.released(now, &job);
     }
 
@@ -267,8 +280,8 @@ impl<'a> Machine<'a> {
     fn finish_job(&mut self, core: usize) {
         let now = self.now;
         let own = &mut self.cores[core];
-        let place = own.running;
-        let task = &mut self.tasks[place as usize];
+        let index = own.running;
+        let task = &mut self.tasks[index as usize];
         let (id, deadline) = task.complete();
         if now > deadline {
             self.outcome.missed += 1;
@@ -283,164 +296,170 @@ impl<'a> Machine<'a> {
             own.synced = now;
             self.ends.set(core, now.saturating_add(task.left));
         }
-        self.stale.insert(CoreId(core as u16));
+        self.concerned.insert(CoreId(core as u16));
         if !task.is_fixed() {
-            own.given = NONE;
+            own.assigned = NONE;
             task.place = Place::Nowhere;
-            let group = &mut self.groups[task.group as usize];
-            group.vacated(own.slot);
+            let cluster = &mut self.clusters[task.cluster as usize];
+            cluster.release(own.in_cluster);
             if !is_idle {
-                task.wait(group);
+                task.wait(cluster);
             }
-            group.touch(task.group, &mut self.touched);
+            cluster.mark(task.cluster, &mut self.changed);
         } else if is_idle {
-            self.idle.push(place);
+            self.emptied.push(index);
         }
     }
 
     #[inline]
     fn decide(&mut self) {
         let before = self.segments;
-        while let Some(place) = self.idle.pop() {
-            self.give_up(place);
+        while let Some(index) = self.emptied.pop() {
+            self.withdraw(index);
         }
-        while let Some(group) = self.touched.pop() {
-            let own = &mut self.groups[group as usize];
-            own.touched = false;
+        while let Some(cluster) = self.changed.pop() {
+            let own = &mut self.clusters[cluster as usize];
+            own.changed = false;
             own.decisions += 1;
-            if let Some(place) = self.select(group) {
-                self.give_one(place);
+            if let Some(index) = self.select(cluster) {
+                self.assign(index);
             }
         }
-        if let Some(core) = self.stale.only() {
-            self.stale.clear();
+        if let Some(core) = self.concerned.only() {
+            self.concerned.clear();
             if self.take_off(usize::from(core.0)) {
                 self.start(usize::from(core.0));
             }
-        } else if !self.stale.is_empty() {
+        } else if !self.concerned.is_empty() {
             self.enact();
         }
         // A stop is an event, for whose sake the policy is asked again.
         self.counts.all += 1 + u64::from(self.segments != before);
     }
 
-    /// A task of fixed priority that had no pending job gives up its core, if it has none yet.
-    fn give_up(&mut self, place: u32) {
-        let task = &mut self.tasks[place as usize];
+    /// A task of fixed priority that had no pending job is withdrawn from its core, if it has none
+    /// yet.
+    fn withdraw(&mut self, index: u32) {
+        let task = &mut self.tasks[index as usize];
         if let Place::On(core) = task.place
             && task.is_idle()
         {
             task.place = Place::Nowhere;
             let own = &mut self.cores[core as usize];
-            own.given = NONE;
-            let group = &mut self.groups[task.group as usize];
-            group.vacated(own.slot);
-            group.touch(task.group, &mut self.touched);
+            own.assigned = NONE;
+            let cluster = &mut self.clusters[task.cluster as usize];
+            cluster.release(own.in_cluster);
+            cluster.mark(task.cluster, &mut self.changed);
         }
     }
 
-    /// Gives the cores of a group to the most urgent of its tasks; which is still to be given one.
+    /// Selects the most urgent tasks of a cluster, as many as it has cores; which of them is still
+    /// to be assigned one.
     #[inline]
-    fn select(&mut self, group: u32) -> Option<u32> {
-        let own = &mut self.groups[group as usize];
-        let fresh = std::mem::take(&mut own.fresh);
+    fn select(&mut self, cluster: u32) -> Option<u32> {
+        let own = &mut self.clusters[cluster as usize];
+        let newly = std::mem::take(&mut own.newly_waiting);
         let vacant = own.vacant();
         if vacant > 0 {
-            let place = self.ranked[own.pop()?.rank as usize];
+            let index = self.by_tie_rank[own.pop()?.tie_rank as usize];
             // Most often nothing else competes for a core.
-            let Some(next) = own.first() else { return Some(place) };
+            let Some(next) = own.first() else { return Some(index) };
             let none_kept = own.cores.len() == vacant;
-            let is_last = fresh == 0 || none_kept || self.displaced_by(group, next).is_none();
+            let is_last = newly == 0 || none_kept || self.displaced_by(cluster, next).is_none();
             if vacant == 1 && is_last {
-                return Some(place);
+                return Some(index);
             }
-            self.coreless.push(place);
-        } else if fresh == 0 {
+            self.coreless.push(index);
+        } else if newly == 0 {
             return None;
         }
-        self.select_more(group, fresh)
+        self.select_more(cluster, newly)
     }
 
     /// The same, where several may be selected, of which `coreless` has the first; so many came to
     /// wait since the last selection. At most as many can displace others: nothing that waited
     /// then goes before what had a core.
     #[inline]
-    fn select_more(&mut self, group: u32, fresh: u32) -> Option<u32> {
-        let own = &mut self.groups[group as usize];
+    fn select_more(&mut self, cluster: u32, newly: u32) -> Option<u32> {
+        let own = &mut self.clusters[cluster as usize];
         while self.coreless.len() < own.vacant()
             && let Some(key) = own.pop()
         {
-            self.coreless.push(self.ranked[key.rank as usize]);
+            self.coreless.push(self.by_tie_rank[key.tie_rank as usize]);
         }
-        for _ in 0..fresh {
-            let Some(first) = self.groups[group as usize].first() else { break };
-            let Some(last) = self.displaced_by(group, first) else { break };
-            self.displace(group, first, last);
+        for _ in 0..newly {
+            let Some(first) = self.clusters[cluster as usize].first() else { break };
+            let Some(last) = self.displaced_by(cluster, first) else { break };
+            self.displace(cluster, first, last);
         }
         if self.coreless.len() > 1 {
-            self.assign_cores(group);
+            self.assign_all(cluster);
         }
         self.coreless.pop()
     }
 
-    /// The last of those that have kept their cores, where `waiting` takes its place.
+    /// The last of those that have kept their cores, by its core's index, where `waiting` takes its
+    /// place.
     #[inline]
-    fn displaced_by(&self, group: u32, waiting: Key) -> Option<(usize, Key)> {
-        let (slot, last) = self.groups[group as usize].last();
-        let is_fixed = || self.tasks[self.ranked[waiting.rank as usize] as usize].is_fixed();
+    fn displaced_by(&self, cluster: u32, waiting: Key) -> Option<(usize, Key)> {
+        let (index, last) = self.clusters[cluster as usize].last();
+        let is_fixed =
+            || self.tasks[self.by_tie_rank[waiting.tie_rank as usize] as usize].is_fixed();
         let displaces = waiting.deadline < last.deadline || waiting.goes_before(last) && is_fixed();
-        displaces.then_some((slot, last))
+        displaces.then_some((index, last))
     }
 
     /// The first that waits takes the place of the last of those that have kept their cores.
     #[inline]
-    fn displace(&mut self, group: u32, first: Key, (slot, last): (usize, Key)) {
-        let own = &mut self.groups[group as usize];
+    fn displace(&mut self, cluster: u32, first: Key, (index, last): (usize, Key)) {
+        let own = &mut self.clusters[cluster as usize];
         own.pop();
         own.wait(last);
-        own.vacated(slot);
-        let core = own.cores[slot];
-        let place = std::mem::replace(&mut self.cores[core as usize].given, NONE);
-        self.tasks[place as usize].place = Place::Waiting;
-        self.stale.insert(CoreId(core as u16));
-        self.coreless.push(self.ranked[first.rank as usize]);
+        own.release(index);
+        let core = own.cores[index];
+        let displaced = std::mem::replace(&mut self.cores[core as usize].assigned, NONE);
+        self.tasks[displaced as usize].place = Place::Waiting;
+        self.concerned.insert(CoreId(core as u16));
+        self.coreless.push(self.by_tie_rank[first.tie_rank as usize]);
     }
 
-    /// Gives cores to what was selected: those that their tasks last had, then any.
+    /// Assigns cores to what was selected: those that their tasks last had, then any.
     #[inline(never)] // Seldom more than one is selected.
-    fn assign_cores(&mut self, group: u32) {
+    fn assign_all(&mut self, cluster: u32) {
         let mut selected = std::mem::take(&mut self.coreless);
-        selected.retain(|place| {
-            let last = self.tasks[*place as usize].last;
+        selected.retain(|index| {
+            let last = self.tasks[*index as usize].last;
             let core = self.cores.get(last as usize);
-            let is_free = core.is_some_and(|core| self.groups[group as usize].is_free(core.slot));
+            let is_free =
+                core.is_some_and(|core| self.clusters[cluster as usize].is_free(core.in_cluster));
             if is_free {
-                self.give_one(*place);
+                self.assign(*index);
             }
             !is_free
         });
-        selected.drain(..).for_each(|place| self.give_one(place));
+        selected.drain(..).for_each(|index| self.assign(index));
         self.coreless = selected;
     }
 
-    /// Gives a task the core that it last had, if that is free, else the lowest that is.
+    /// Assigns a task the core that it last had, if that is free, else the lowest that is.
     #[inline(always)] // A part of nearly each decision.
-    fn give_one(&mut self, place: u32) {
-        let task = &mut self.tasks[place as usize];
-        let group = &mut self.groups[task.group as usize];
-        let last = || self.cores.get(task.last as usize).filter(|core| group.is_free(core.slot));
-        let slot = if group.vacant() == 1 { None } else { last() };
-        let slot = slot.map_or_else(|| group.first_free(), |core| core.slot);
-        let core = group.took(slot, task.key);
+    fn assign(&mut self, index: u32) {
+        let task = &mut self.tasks[index as usize];
+        let cluster = &mut self.clusters[task.cluster as usize];
+        let last =
+            || self.cores.get(task.last as usize).filter(|core| cluster.is_free(core.in_cluster));
+        let last = if cluster.vacant() == 1 { None } else { last() };
+        let in_cluster = last.map_or_else(|| cluster.first_free(), |core| core.in_cluster);
+        let core = cluster.assign(in_cluster, task.key);
         (task.place, task.last) = (Place::On(core), core);
-        self.cores[core as usize].given = place;
-        self.stale.insert(CoreId(core as u16));
+        self.cores[core as usize].assigned = index;
+        self.concerned.insert(CoreId(core as u16));
     }
 
-    /// Has the cores run what they were given: first all stops, then all starts.
+    /// Has the cores run what they are assigned to: first all stops, then all starts.
     #[inline(never)] // Seldom more than one core is concerned.
     fn enact(&mut self) {
-        while let Some(core) = self.stale.pop_first() {
+        while let Some(core) = self.concerned.pop_first() {
             if self.take_off(usize::from(core.0)) {
                 self.starting.push(u32::from(core.0));
             }
@@ -450,15 +469,16 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Stops what runs on a core that it was not given; whether the core has something to start.
+    /// Stops what runs on a core that is assigned to another; whether the core has something to
+    /// start.
     #[inline(always)] // A part of nearly each decision.
     fn take_off(&mut self, core: usize) -> bool {
         let (own, now) = (&mut self.cores[core], self.now);
-        if own.given != own.planned {
-            own.planned = own.given;
+        if own.assigned != own.planned {
+            own.planned = own.assigned;
             own.decisions += 1;
         }
-        if own.running == own.given {
+        if own.running == own.assigned {
             return false;
         }
         if let Some(task) = self.tasks.get_mut(own.running as usize) {
@@ -467,18 +487,18 @@ impl<'a> Machine<'a> {
             let end = if moves { End::Moved } else { End::Preempted };
             self.segments += 1;
             self.observer.ran(now, &own.stop(task.id(), core, now, end));
-            if own.given == NONE {
+            if own.assigned == NONE {
                 self.ends.set(core, Instant::NEVER);
             }
         }
-        own.given != NONE
+        own.assigned != NONE
     }
 
     #[inline(always)] // A part of nearly each decision.
     fn start(&mut self, core: usize) {
         let (own, now) = (&mut self.cores[core], self.now);
-        let task = &mut self.tasks[own.given as usize];
-        task.listed = true;
+        let task = &mut self.tasks[own.assigned as usize];
+        task.was_on_run_queue = true;
         self.outcome.context_switches += u64::from(own.start(now));
         self.ends.set(core, now.saturating_add(task.left));
     }
@@ -497,14 +517,14 @@ impl<'a> Machine<'a> {
             }
         }
         self.counts.by_core = self.cores.iter().map(|core| core.decisions).collect();
-        if self.listed == Listed::Pending {
-            for group in &self.groups {
-                let cores = group.cores.iter().map(|core| *core as usize);
-                cores.for_each(|core| self.counts.by_core[core] = group.decisions);
+        if self.on_run_queues == OnRunQueues::Pending {
+            for cluster in &self.clusters {
+                let cores = cluster.cores.iter().map(|core| *core as usize);
+                cores.for_each(|core| self.counts.by_core[core] = cluster.decisions);
             }
         }
-        let listed = self.tasks.iter().filter(|task| task.listed);
-        self.counts.listed = listed.map(Task::id).collect();
+        let shown = self.tasks.iter().filter(|task| task.was_on_run_queue);
+        self.counts.on_run_queue = shown.map(Task::id).collect();
         self.observer.decided(&self.counts);
         let outcome = &mut self.outcome;
         outcome.decisions = self.counts.all;

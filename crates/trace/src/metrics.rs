@@ -96,7 +96,7 @@ pub struct Metrics {
     closed: CoreSet,
     decisions: u64,
     /// When the last decision was, and the last one before that.
-    decided: [Instant; 2],
+    last_decisions: [Instant; 2],
     lost_records: u64,
     memory: Option<MemoryReport>,
     controller: Totals,
@@ -139,7 +139,7 @@ impl Metrics {
             cores: header.system.core_ids().map(|_| CoreTime::default()).collect(),
             closed: CoreSet::EMPTY,
             decisions: 0,
-            decided: [Instant::ZERO; 2],
+            last_decisions: [Instant::ZERO; 2],
             lost_records: 0,
             memory: None,
             controller: Totals::default(),
@@ -211,8 +211,8 @@ impl Metrics {
             Record::Event { at, event } => self.event(*at, event),
             Record::Planned(decision) => {
                 self.decisions += 1;
-                if decision.now > self.decided[0] {
-                    self.decided = [decision.now, self.decided[0]];
+                if decision.now > self.last_decisions[0] {
+                    self.last_decisions = [decision.now, self.last_decisions[0]];
                 }
                 for (core, run_queue) in &decision.run_queues {
                     self.run_queue_changed(decision.now, *core, run_queue);
@@ -317,7 +317,7 @@ impl Metrics {
 
     /// For how long promises held of a run that ended at `end`.
     fn promised_until(&self, end: Instant) -> Instant {
-        let [last, before] = self.decided;
+        let [last, before] = self.last_decisions;
         let decided = if last < end { last } else { before };
         let is_live = !self.grace().is_zero();
         if is_live && decided.saturating_add(self.grace()) >= end { decided } else { end }

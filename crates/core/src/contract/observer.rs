@@ -5,8 +5,12 @@ use crate::{Instant, Job, JobId};
 
 /// Watches a machine: every event as it is given to the policy, every plan as it comes back.
 /// Journals, metrics and traces are observers; so are the auditors of the tests.
+///
+/// Most machines call [`Observer::event`] alone. One that defines [`Observer::released`],
+/// [`Observer::completed`] or [`Observer::ran`] does the same there as in `event`.
 pub trait Observer {
-    /// An event was given to the policy.
+    /// An event was given to the policy; or happened, under one that need not be told of it
+    /// ([`JobPriorities`](super::JobPriorities)).
     fn event(&mut self, at: Instant, event: &Event);
     /// The policy was asked and answered with `plan`.
     fn planned(&mut self, now: Instant, plan: &Plan);
@@ -116,6 +120,21 @@ impl<O: Observer> Observer for Option<O> {
     fn decided(&mut self, counts: &DecisionCounts) {
         if let Some(observer) = self {
             observer.decided(counts);
+        }
+    }
+    fn released(&mut self, at: Instant, job: &Job) {
+        if let Some(observer) = self {
+            observer.released(at, job);
+        }
+    }
+    fn completed(&mut self, at: Instant, job: JobId) {
+        if let Some(observer) = self {
+            observer.completed(at, job);
+        }
+    }
+    fn ran(&mut self, at: Instant, segment: &Segment) {
+        if let Some(observer) = self {
+            observer.ran(at, segment);
         }
     }
 }

@@ -17,7 +17,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
-use maracas_core::contract::{Apart, JobPriorities, Listed, TaskPriority};
+use maracas_core::contract::{Apart, JobPriorities, OnRunQueues, TaskPriority};
 use maracas_core::params::Params;
 use maracas_core::{CoreId, CoreSet, Event, Instant, Plan, Policy, System, Vcpu, VcpuId};
 
@@ -192,16 +192,16 @@ impl Policy for Partitioned {
             return None;
         }
         let places = self.tasks.partitions.iter().enumerate();
-        let tasks = places.flat_map(|(group, partition)| {
-            let priority = move |(vcpu, fixed)| TaskPriority { vcpu, group, fixed, tie: 0 };
+        let tasks = places.flat_map(|(cluster, partition)| {
+            let priority = move |(vcpu, fixed)| TaskPriority { vcpu, cluster, fixed, tie: 0 };
             partition.fixed_priorities().map(priority)
         });
         Some(JobPriorities {
-            groups: (0..self.tasks.partitions.len())
+            clusters: (0..self.tasks.partitions.len())
                 .map(|core| vec![CoreId(core as u16)])
                 .collect(),
             tasks: tasks.collect(),
-            listed: Listed::Pending,
+            on_run_queues: OnRunQueues::Pending,
         })
     }
 }

@@ -1,7 +1,7 @@
 //! One task: its jobs, and where the first of them is.
 
 use super::Key;
-use super::group::Group;
+use super::cluster::Cluster;
 use crate::rng::{Purpose, Stream};
 use crate::workload::{NONE, Releases};
 use maracas_core::contract::TaskPriority;
@@ -21,15 +21,16 @@ pub(super) struct Task {
     pub(super) place: Place,
     /// The entry of its first pending job in the order, where that is anywhere.
     pub(super) key: Key,
-    /// Its place among the groups.
-    pub(super) group: u32,
+    /// Its cluster, by its index.
+    pub(super) cluster: u32,
     /// The core that it was last given, or `NONE`.
     pub(super) last: u32,
-    /// Whether it stood on a run queue.
-    pub(super) listed: bool,
+    /// Whether it would have stood on a run queue at some time.
+    pub(super) was_on_run_queue: bool,
     /// Service until its first pending job is complete.
     pub(super) left: Duration,
-    rank: u32,
+    /// Its place among all tasks by tie value and number of the VCPU.
+    tie_rank: u32,
     fixed: Option<Instant>,
     /// Deadlines of the jobs released and not completed.
     pending: Short<Instant>,
@@ -44,11 +45,11 @@ pub(super) struct Task {
 }
 
 impl Task {
-    /// Each of its jobs costs `cost`; among equals it has this rank.
+    /// Each of its jobs costs `cost`.
     pub(super) fn new(
         vcpu: &Vcpu,
         priority: &TaskPriority,
-        rank: u32,
+        tie_rank: u32,
         cost: Cost,
         ticks_per_ns: u64,
         seed: u64,
@@ -56,11 +57,11 @@ impl Task {
         Self {
             place: Place::Nowhere,
             key: Key::FIRST,
-            group: priority.group as u32,
+            cluster: priority.cluster as u32,
             last: NONE,
-            listed: false,
+            was_on_run_queue: false,
             left: Duration::ZERO,
-            rank,
+            tie_rank,
             fixed: priority.fixed,
             pending: Short::default(),
             vcpu: vcpu.id,
@@ -120,12 +121,12 @@ impl Task {
     }
     /// Its first pending job waits.
     #[inline]
-    pub(super) fn wait(&mut self, group: &mut Group) {
+    pub(super) fn wait(&mut self, cluster: &mut Cluster) {
         let deadline = self.pending.front().copied().unwrap_or(Instant::NEVER);
-        self.key = Key { deadline: self.fixed.unwrap_or(deadline), rank: self.rank };
+        self.key = Key { deadline: self.fixed.unwrap_or(deadline), tie_rank: self.tie_rank };
         self.place = Place::Waiting;
-        group.wait(self.key);
-        group.fresh += 1;
+        cluster.wait(self.key);
+        cluster.newly_waiting += 1;
     }
     /// Whether its priority is the same for all jobs.
     #[inline]

@@ -43,7 +43,7 @@ impl Observer for Metrics {
         for (core, count) in (0..).map(CoreId).zip(&counts.by_core) {
             core_time(&mut self.cores, core).decisions += count;
         }
-        counts.listed.iter().for_each(|vcpu| self.task(*vcpu).was_promised = true);
+        counts.on_run_queue.iter().for_each(|vcpu| self.task(*vcpu).was_promised = true);
     }
 
     #[inline(never)]

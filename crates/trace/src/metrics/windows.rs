@@ -154,8 +154,8 @@ impl Windows {
             start = end;
             let rested = self.lacking.later.take_if(|at| *at < start + self.period);
             self.lacking.open = rested.is_some_and(|at| at > start);
-            let more = start.saturating_add(self.period) <= now;
-            if more && blocked.is_some_and(|since| since <= start) {
+            let several = start.saturating_add(self.period) <= now;
+            if several && blocked.is_some_and(|since| since <= start) {
                 // Blocked throughout: all further whole periods at once.
                 let more = (now - start).ticks() / self.period.ticks();
                 self.without_demand += more;
@@ -176,13 +176,11 @@ impl Windows {
             self.close_from(start, from, None);
             end = self.now().saturating_add(self.period);
         }
-        let mut given = 0;
-        if from < self.begun {
-            if to <= self.begun {
-                return;
-            }
-            given = consumed_by(service, from, to, self.begun);
+        if to <= self.begun {
+            return;
         }
+        let early = from < self.begun;
+        let mut given = if early { consumed_by(service, from, to, self.begun) } else { 0 };
         while end < to {
             let by_end = consumed_by(service, from, to, end);
             self.delivered += by_end - given;

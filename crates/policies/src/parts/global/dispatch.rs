@@ -8,7 +8,7 @@ use crate::parts::queue::{Key, Queue};
 use crate::parts::table::{Granted, Table, Use};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use maracas_core::contract::{Grant, JobPriorities, Listed, TaskPriority};
+use maracas_core::contract::{Grant, JobPriorities, OnRunQueues, TaskPriority};
 use maracas_core::params::Params;
 use maracas_core::{CoreId, CoreSet, Duration, Event, Instant, Plan, Policy, System, Vcpu, VcpuId};
 
@@ -228,12 +228,16 @@ impl Policy for Global {
         if self.precise || self.order.by_work() {
             return None;
         }
-        let groups = self.table.cores().map(|list| self.table.cores_of(list).collect()).collect();
+        let clusters = self.table.cores().map(|list| self.table.cores_of(list).collect()).collect();
         let tasks = self.tasks.iter().map(|(vcpu, task)| {
-            let &Task { cluster: group, fixed, tie, .. } = task;
-            TaskPriority { vcpu, group, fixed, tie }
+            let &Task { cluster, fixed, tie, .. } = task;
+            TaskPriority { vcpu, cluster, fixed, tie }
         });
-        Some(JobPriorities { groups, tasks: tasks.collect(), listed: Listed::Selected })
+        Some(JobPriorities {
+            clusters,
+            tasks: tasks.collect(),
+            on_run_queues: OnRunQueues::Selected,
+        })
     }
 }
 

@@ -10,35 +10,36 @@ const FEW: usize = 32;
 
 /// Cores that share a queue.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct Cluster {
     pub(super) cores: Vec<u32>,
-    /// Of the job that each of them was given; [`Key::FIRST`] = it is free.
-    given: Vec<Key>,
-    /// Places of those that are free, as if they were cores.
+    /// By the index of the core here, the key of the job that it is assigned to;
+    /// [`Key::FIRST`] = it is free.
+    keys: Vec<Key>,
+    /// Indices of those that are free, as if they were cores.
     free: CoreSet,
     /// How many are free.
     vacant: usize,
     /// The first is the last entry.
     waiting: Vec<Key>,
     /// How many came to wait since the last selection.
-    pub(super) fresh: u32,
-    /// How often it was looked at.
+    pub(super) newly_waiting: u32,
+    /// How many decisions found that another set of jobs is pending.
     pub(super) decisions: u64,
-    /// Whether the decision at hand looks at it.
-    pub(super) touched: bool,
+    /// Whether the next decision looks at it.
+    pub(super) changed: bool,
 }
 
-impl Group {
+impl Cluster {
     pub(super) fn new(cores: &[CoreId]) -> Self {
         Self {
             cores: cores.iter().map(|core| u32::from(core.0)).collect(),
-            given: vec![Key::FIRST; cores.len()],
+            keys: vec![Key::FIRST; cores.len()],
             free: (0..cores.len() as u16).map(CoreId).collect(),
             vacant: cores.len(),
             waiting: Vec::new(),
-            fresh: 0,
+            newly_waiting: 0,
             decisions: 0,
-            touched: false,
+            changed: false,
         }
     }
     /// The first that waits.
@@ -70,50 +71,50 @@ impl Group {
     pub(super) const fn vacant(&self) -> usize {
         self.vacant
     }
-    /// The lowest core that is free.
+    /// The lowest core that is free, by its index.
     #[inline]
     pub(super) fn first_free(&self) -> usize {
-        let Some(slot) = self.free.first() else {
+        let Some(index) = self.free.first() else {
             unreachable!("no more are selected than there are cores");
         };
-        usize::from(slot.0)
+        usize::from(index.0)
     }
     #[inline]
-    pub(super) fn is_free(&self, slot: usize) -> bool {
-        self.free.contains(CoreId(slot as u16))
+    pub(super) fn is_free(&self, index: usize) -> bool {
+        self.free.contains(CoreId(index as u16))
     }
-    /// The core whose job is the least urgent, and that job's key.
+    /// The core whose job is the least urgent, by its index, and that job's key.
     #[inline]
     pub(super) fn last(&self) -> (usize, Key) {
-        let (mut last, mut key) = (0, self.given[0]);
-        for (slot, given) in (1..).zip(&self.given[1..]) {
-            let is_behind = key.goes_before(*given);
-            last = select_unpredictable(is_behind, slot, last);
-            key.deadline = select_unpredictable(is_behind, given.deadline, key.deadline);
-            key.rank = select_unpredictable(is_behind, given.rank, key.rank);
+        let (mut last, mut key) = (0, self.keys[0]);
+        for (index, other) in (1..).zip(&self.keys[1..]) {
+            let is_behind = key.goes_before(*other);
+            last = select_unpredictable(is_behind, index, last);
+            key.deadline = select_unpredictable(is_behind, other.deadline, key.deadline);
+            key.tie_rank = select_unpredictable(is_behind, other.tie_rank, key.tie_rank);
         }
         (last, key)
     }
-    /// A job was given the core at `slot`; which core that is.
+    /// The core of this index is assigned to a job; which core that is.
     #[inline]
-    pub(super) fn took(&mut self, slot: usize, key: Key) -> u32 {
-        self.given[slot] = key;
-        self.free.remove(CoreId(slot as u16));
+    pub(super) fn assign(&mut self, index: usize, key: Key) -> u32 {
+        self.keys[index] = key;
+        self.free.remove(CoreId(index as u16));
         self.vacant -= 1;
-        self.cores[slot]
+        self.cores[index]
     }
-    /// The next decision looks at this group, whose place among all is `id`.
+    /// The next decision looks at this cluster, whose index among all is `index`.
     #[inline]
-    pub(super) fn touch(&mut self, id: u32, touched: &mut Vec<u32>) {
-        if !std::mem::replace(&mut self.touched, true) {
-            touched.push(id);
+    pub(super) fn mark(&mut self, index: u32, changed: &mut Vec<u32>) {
+        if !std::mem::replace(&mut self.changed, true) {
+            changed.push(index);
         }
     }
-    /// The core at `slot` is free.
+    /// The core of this index is free.
     #[inline]
-    pub(super) fn vacated(&mut self, slot: usize) {
-        self.given[slot] = Key::FIRST;
-        self.free.insert(CoreId(slot as u16));
+    pub(super) fn release(&mut self, index: usize) {
+        self.keys[index] = Key::FIRST;
+        self.free.insert(CoreId(index as u16));
         self.vacant += 1;
     }
 }
