@@ -8,7 +8,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 /// A policy under which each job has one priority for as long as it is pending, by which alone the
-/// cores of a group are given away: job-level fixed priorities (J. Carpenter and others, "A
+/// cores of a cluster are given away: job-level fixed priorities (J. Carpenter and others, "A
 /// Categorization of Real-Time Multiprocessor Scheduling Problems and Algorithms", in: Handbook of
 /// Scheduling, 2004).
 ///

@@ -23,7 +23,7 @@ pub(super) struct Task {
     pub(super) key: Key,
     /// Its cluster, by its index.
     pub(super) cluster: u32,
-    /// The core that it was last given, or `NONE`.
+    /// The core that it was assigned last, or `NONE`.
     pub(super) last: u32,
     /// Whether it would have stood on a run queue at some time.
     pub(super) was_on_run_queue: bool,
