@@ -1,7 +1,7 @@
 //! One case under all auditors.
 
 use crate::lateness::{Late, Lateness};
-use crate::orders::both_ways_of;
+use crate::orders::every_way_of;
 use crate::{Auditor, Case, GuardAudit, MaracasAudit, MemoryAudit, Nagging, TreeAudit};
 use maracas_core::Duration;
 use maracas_core::contract::{Claims, Statistic};
@@ -71,7 +71,7 @@ pub fn check_counting(case: &Case) -> Result<Option<Checked>, String> {
         guard.map_or(Ok(()), GuardAudit::verdict)?;
         tree.map_or(Ok(()), |tree| tree.verdict(outcome.end))?;
         lateness.map_or(Ok(()), |lateness| in_time(&lateness, &outcome, verdict.tolerance))?;
-        both_ways_of(case)?;
+        every_way_of(case)?;
         Ok(Some(Checked { outcome, statistics: policy.statistics(), claims }))
     })
 }

@@ -2,7 +2,7 @@
 //! what the policy plans.
 
 use crate::{Case, Faults};
-use maracas_core::contract::{DecisionCounts, Observer, Policy};
+use maracas_core::contract::{DecisionCounts, JobRun, Observer, Policy};
 use maracas_core::journal::Header;
 use maracas_core::params::Params;
 use maracas_core::{Event, Instant, Plan, Program, System};
@@ -13,11 +13,45 @@ use maracas_trace::{Metrics, Report};
 struct Seen {
     events: Vec<(Instant, Event)>,
     metrics: Metrics,
-    reads_plans: bool,
+    way: Way,
     /// How many plans were seen.
     plans: u64,
     /// Whether none was made.
     by_order: bool,
+    /// How many jobs were told of as wholes.
+    whole: u64,
+}
+
+/// How a run is observed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Plans,
+    Events,
+    /// Jobs as wholes, where they can be.
+    Jobs,
+}
+
+impl Seen {
+    /// The events of each VCPU in their order.
+    fn by_vcpu(&self) -> Vec<(Instant, Event)> {
+        let vcpu = |(_, event): &(Instant, Event)| match event {
+            Event::Ran(segment) => segment.vcpu,
+            Event::Released(job) => job.id.vcpu,
+            Event::Completed(id) => id.vcpu,
+            Event::Woke { .. }
+            | Event::AllowanceSpent { .. }
+            | Event::Sampled(_)
+            | Event::Utilized { .. }
+            | Event::Arrived(_)
+            | Event::Changed(_)
+            | Event::Left(_)
+            | Event::ServiceDone(_)
+            | Event::Failed { .. } => unreachable!("nothing but jobs"),
+        };
+        let mut events = self.events.clone();
+        events.sort_by_key(vcpu);
+        events
+    }
 }
 
 impl Observer for Seen {
@@ -30,7 +64,15 @@ impl Observer for Seen {
         self.metrics.planned(now, plan);
     }
     fn reads_plans(&self) -> bool {
-        self.reads_plans
+        self.way == Way::Plans
+    }
+    fn takes_jobs(&self) -> bool {
+        self.way == Way::Jobs && self.metrics.takes_jobs()
+    }
+    fn job(&mut self, run: &JobRun<'_>) {
+        self.whole += 1;
+        run.each_event(|at, event| self.events.push((at, event.clone())));
+        self.metrics.job(run);
     }
     fn decided(&mut self, counts: &DecisionCounts) {
         self.by_order = true;
@@ -47,20 +89,22 @@ pub struct Compared {
     pub outcome: Outcome,
     /// The table.
     pub report: Report,
+    /// How many jobs were told of as wholes, where that is asked for.
+    pub whole: u64,
 }
 
-/// Runs the policy twice, read and not read in its plans, and compares all that is observed;
-/// `None` where it refuses.
+/// Runs the policy three times, read in its plans, told of events, and told of jobs as wholes, and
+/// compares all that is observed; `None` where it refuses.
 ///
 /// # Errors
 /// The first thing that differs.
-pub fn both_ways(
+pub fn every_way(
     system: &System,
     programs: &[Program],
     options: &Options,
     build: &dyn Fn() -> Option<Box<dyn Policy>>,
 ) -> Result<Option<Compared>, String> {
-    let way = |reads_plans| {
+    let run_in = |way| {
         let mut policy = build()?;
         let header = Header {
             policy: String::new(),
@@ -72,40 +116,56 @@ pub fn both_ways(
             seed: options.seed,
         };
         let metrics = Metrics::new(&header);
-        let events = Vec::new();
-        let mut seen = Seen { events, metrics, reads_plans, plans: 0, by_order: false };
+        let mut seen =
+            Seen { events: Vec::new(), metrics, way, plans: 0, by_order: false, whole: 0 };
         let outcome = run(system, programs, policy.as_mut(), options, &mut seen);
         let report = seen.metrics.report(outcome.end);
         Some((outcome, seen, report))
     };
-    let (Some(by_plans), Some(other)) = (way(true), way(false)) else { return Ok(None) };
-    for (place, pair) in by_plans.1.events.iter().zip(&other.1.events).enumerate() {
-        if pair.0 != pair.1 {
-            return Err(format!("event {place}: {:?} by plans, {:?} by order", pair.0, pair.1));
+    let ways = [Way::Plans, Way::Events, Way::Jobs].map(run_in);
+    let [Some(by_plans), Some(by_events), Some(by_jobs)] = ways else { return Ok(None) };
+    equal("by order", &by_plans.1.events, &by_events.1.events)?;
+    let (outcome, Seen { by_order, plans, .. }, _) = &by_events;
+    if *by_order {
+        equal("of a VCPU by jobs", &by_plans.1.by_vcpu(), &by_jobs.1.by_vcpu())?;
+    }
+    for (name, way) in [("order", &by_events), ("jobs", &by_jobs)] {
+        if by_plans.0 != way.0 {
+            return Err(format!("{:?} by plans, {:?} by {name}", by_plans.0, way.0));
+        }
+        if by_plans.2 != way.2 {
+            return Err(format!("{:?} by plans, {:?} by {name}", by_plans.2, way.2));
         }
     }
-    let [planned, ordered] = [&by_plans, &other].map(|way| way.1.events.len());
-    if planned != ordered {
-        return Err(format!("{planned} events by plans, {ordered} by order"));
-    }
-    if by_plans.0 != other.0 {
-        return Err(format!("{:?} by plans, {:?} by order", by_plans.0, other.0));
-    }
-    if by_plans.2 != other.2 {
-        return Err(format!("{:?} by plans, {:?} by order", by_plans.2, other.2));
-    }
-    let (outcome, Seen { by_order, plans, .. }, report) = other;
-    if by_plans.1.by_order || by_order && plans > 0 || by_plans.1.plans != outcome.decisions {
+    if by_plans.1.by_order || *by_order && *plans > 0 || by_plans.1.plans != outcome.decisions {
         return Err(format!("{plans} plans by order, {} by plans", by_plans.1.plans));
     }
-    Ok(Some(Compared { by_order, outcome, report }))
+    let (outcome, Seen { by_order, whole, .. }, report) = by_jobs;
+    Ok(Some(Compared { by_order, outcome, report, whole }))
+}
+
+/// Compares events by plans with those of another way.
+fn equal(
+    way: &str,
+    planned: &[(Instant, Event)],
+    other: &[(Instant, Event)],
+) -> Result<(), String> {
+    for (place, pair) in planned.iter().zip(other).enumerate() {
+        if pair.0 != pair.1 {
+            return Err(format!("event {place}: {:?} by plans, {:?} {way}", pair.0, pair.1));
+        }
+    }
+    if planned.len() != other.len() {
+        return Err(format!("{} events by plans, {} {way}", planned.len(), other.len()));
+    }
+    Ok(())
 }
 
 /// The same of a case; `None` too where something is made difficult, changed or shared.
 ///
 /// # Errors
-/// As [`both_ways`].
-pub fn both_ways_of(case: &Case) -> Result<Option<Compared>, String> {
+/// As [`every_way`].
+pub fn every_way_of(case: &Case) -> Result<Option<Compared>, String> {
     let is_plain = case.faults == Faults::default() && case.changes.is_empty();
     let is_even = case.memory.is_none() && case.paces.iter().all(Option::is_none);
     let gives_order = case.policy().is_some_and(|policy| policy.job_priorities().is_some());
@@ -113,5 +173,5 @@ pub fn both_ways_of(case: &Case) -> Result<Option<Compared>, String> {
         return Ok(None);
     }
     let options = Options { seed: case.seed, ..Options::new(case.until) };
-    both_ways(&case.system(), &case.random.programs, &options, &|| case.policy())
+    every_way(&case.system(), &case.random.programs, &options, &|| case.policy())
 }

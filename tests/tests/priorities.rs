@@ -7,7 +7,7 @@ use maracas_core::{
     Arrival, Cost, Duration, Instant, Policy, Program, Reservation, System, Vcpu, Workload,
 };
 use maracas_sim::Options;
-use maracas_tests::orders::{Compared, both_ways, both_ways_of};
+use maracas_tests::orders::{Compared, every_way, every_way_of};
 use maracas_tests::{Dice, Mix, generate};
 
 struct Case {
@@ -97,8 +97,8 @@ impl Case {
         (entry.build)(&self.system, &self.params).ok()
     }
 
-    fn both_ways(&self) -> Option<Compared> {
-        let both = both_ways(&self.system, &self.programs, &self.options, &|| self.build());
+    fn every_way(&self) -> Option<Compared> {
+        let both = every_way(&self.system, &self.programs, &self.options, &|| self.build());
         both.unwrap_or_else(|why| {
             panic!("{}, set {}: {:?}: {why}", self.policy, self.options.seed, self.params)
         })
@@ -108,32 +108,36 @@ impl Case {
 #[test]
 fn an_order_of_jobs_does_what_its_policy_plans() {
     let mut ran = std::collections::BTreeMap::new();
-    let (mut jobs, mut missed, mut moved, mut large) = (0, 0, 0, 0);
+    let (mut jobs, mut missed, mut moved, mut large, mut wholes) = (0, 0, 0, 0, 0);
     for seed in 0..12_000 {
         let case = Case::draw(seed);
-        let Some(Compared { by_order, outcome, report }) = case.both_ways() else { continue };
+        let Some(Compared { by_order, outcome, report, whole }) = case.every_way() else {
+            continue;
+        };
         assert!(by_order, "{}, set {seed}", case.policy);
         *ran.entry(case.policy).or_insert(0) += 1;
         jobs += outcome.released;
         missed += outcome.missed;
         moved += report.total.migrations;
+        wholes += whole;
         large += u64::from(case.system.cores.len() > 64);
     }
     let all: u32 = ran.values().sum();
     assert!(ran.len() == 5 && ran.values().all(|count| *count > 500), "{ran:?}");
     assert!(all > 7_000 && large > 5, "{all} {large}");
+    assert!(wholes > 200_000 && jobs > wholes + 50_000, "{jobs} {wholes}");
     assert!(jobs > 200_000 && missed > 10_000 && moved > 10_000, "{jobs} {missed} {moved}");
 }
 
 /// What `check` asks of any policy in the contract tests and the swarm is asked of these.
 #[test]
-fn the_contract_tests_compare_both_ways() {
+fn the_contract_tests_compare_every_way() {
     for name in ["p-edf", "p-rm", "g-edf", "g-rm", "c-edf"] {
         let entry = maracas_policies::find(name).expect("it exists");
         let compared = |seed| {
             let mix = Mix { jobs_only: true, ..Mix::tasks(60) };
             let case = maracas_tests::Case::new(entry, generate(seed, mix), seed);
-            both_ways_of(&case).unwrap_or_else(|why| panic!("{name}, seed {seed}: {why}"))
+            every_way_of(&case).unwrap_or_else(|why| panic!("{name}, seed {seed}: {why}"))
         };
         let by_order = (0..60).filter_map(compared).filter(|it| it.by_order).count();
         assert!(by_order > 20, "{name}: {by_order}");

@@ -40,7 +40,7 @@ mod priorities;
 
 pub use apart::{Apart, Part};
 pub use meters::{Metered, Meters};
-pub use observer::Observer;
+pub use observer::{JobRun, Observer, Piece};
 pub use plan::Plan;
 pub use priorities::{DecisionCounts, JobPriorities, OnRunQueues, TaskPriority};
 

@@ -2,7 +2,6 @@
 
 use crate::Instant;
 use alloc::vec::Vec;
-use core::hint::select_unpredictable;
 
 /// How many instants a node has: as many as a cache line of 64 bytes holds.
 const WIDTH: usize = 8;
@@ -22,10 +21,8 @@ const FEW: usize = 32;
 pub struct Soonest {
     /// All places, where they are few.
     row: Vec<Instant>,
-    /// The earliest of them, and the first place that has it; none of them is before it while it is
-    /// `stale`.
+    /// The earliest of them; none of them is before it while it is `stale`.
     earliest: Instant,
-    place: usize,
     stale: bool,
     /// None where they are few.
     nodes: Vec<Node>,
@@ -38,21 +35,18 @@ pub struct Soonest {
 #[repr(align(64))]
 struct Node([Instant; WIDTH]);
 
-/// The earliest of a row, and its first place. Which that is, no processor can predict.
 #[inline]
-fn earliest(row: &[Instant]) -> (Instant, usize) {
-    let (mut earliest, mut place) = (Instant::NEVER, 0);
-    for (other, at) in row.iter().enumerate() {
-        let is_earlier = *at < earliest;
-        earliest = select_unpredictable(is_earlier, *at, earliest);
-        place = select_unpredictable(is_earlier, other, place);
-    }
-    (earliest, place)
+fn first(node: &[Instant; WIDTH]) -> Instant {
+    node.iter().fold(Instant::NEVER, |first, at| first.min(*at))
 }
 
+/// The earliest of a row. By fours, as else it is compiled to vectors of 128 bits, which have no
+/// comparison of such numbers and take more instructions.
 #[inline]
-fn first(row: &[Instant; WIDTH]) -> Instant {
-    row.iter().fold(Instant::NEVER, |first, at| first.min(*at))
+fn first_of_row(row: &[Instant]) -> Instant {
+    let (fours, others) = row.as_chunks::<4>();
+    let first = others.iter().fold(Instant::NEVER, |first, at| first.min(*at));
+    fours.iter().fold(first, |first, &[a, b, c, d]| first.min(a.min(b).min(c.min(d))))
 }
 
 /// The first place from `from` on whose instant is not after `now`.
@@ -74,7 +68,7 @@ impl Soonest {
             }
             nodes.resize(leaves + places.div_ceil(WIDTH), Node([Instant::NEVER; WIDTH]));
         }
-        Self { row, earliest: Instant::NEVER, place: 0, stale: false, nodes, leaves }
+        Self { row, earliest: Instant::NEVER, stale: false, nodes, leaves }
     }
     /// The earliest of all.
     #[inline]
@@ -82,24 +76,10 @@ impl Soonest {
         if let Some(root) = self.nodes.first() {
             return first(&root.0);
         }
-        self.refresh();
-        self.earliest
-    }
-    /// The first place that has the earliest of all; any, where that is [`Instant::NEVER`].
-    #[inline]
-    pub fn first_place(&mut self) -> usize {
-        if let Some(root) = self.nodes.first() {
-            return self.due_below(0, first(&root.0)).unwrap_or(0);
-        }
-        self.refresh();
-        self.place
-    }
-    #[inline]
-    fn refresh(&mut self) {
         if self.stale {
-            (self.earliest, self.place) = earliest(&self.row);
-            self.stale = false;
+            (self.earliest, self.stale) = (first_of_row(&self.row), false);
         }
+        self.earliest
     }
     /// What `place` has.
     #[inline]
@@ -113,7 +93,7 @@ impl Soonest {
         let Some(own) = self.row.get_mut(place) else { return self.set_below(place, at) };
         let before = core::mem::replace(own, at);
         if at < self.earliest {
-            (self.earliest, self.place, self.stale) = (at, place, false);
+            (self.earliest, self.stale) = (at, false);
         } else if at == self.earliest || before == self.earliest {
             self.stale = true;
         }
@@ -209,10 +189,6 @@ mod tests {
                 assert_eq!(soonest.at(place), at);
                 let first = plain.iter().copied().min().unwrap();
                 assert_eq!(soonest.first(), first);
-                if first != Instant::NEVER {
-                    let place = plain.iter().position(|at| *at == first);
-                    assert_eq!(Some(soonest.first_place()), place);
-                }
                 let from = (number >> 4) as usize % (places + 1);
                 let now = Instant::from_ticks(u64::from(number >> 20 & 0xff));
                 let due = (from..places).find(|place| plain[*place] <= now);

@@ -5,9 +5,9 @@ use crate::case::Case;
 use crate::results::{Drawn, Files, Unwritten};
 use maracas_console::failure::Failure;
 use maracas_console::output::{self, Pending};
-use maracas_core::contract::{DecisionCounts, Event, Observer, Plan, Segment, Statistic};
+use maracas_core::contract::{DecisionCounts, Event, JobRun, Observer, Plan, Statistic};
 use maracas_core::journal::{Note, Record, Recorder};
-use maracas_core::{Instant, Job, JobId, VcpuId};
+use maracas_core::{Instant, VcpuId};
 use maracas_sim::Outcome;
 use maracas_sim::memory::MemoryTotals;
 use maracas_trace::report::{DeviceReport, MemoryReport};
@@ -243,22 +243,13 @@ impl Observer for Watch<'_> {
         self.count(at);
     }
 
-    fn released(&mut self, at: Instant, job: &Job) {
-        self.metrics.released(at, job);
-        self.write(at, &Event::Released(*job));
-        self.count(at);
+    fn takes_jobs(&self) -> bool {
+        !self.reads_plans() && self.metrics.takes_jobs()
     }
 
-    fn completed(&mut self, at: Instant, job: JobId) {
-        self.metrics.completed(at, job);
-        self.write(at, &Event::Completed(job));
-        self.count(at);
-    }
-
-    fn ran(&mut self, at: Instant, segment: &Segment) {
-        self.metrics.ran(at, segment);
-        self.write(at, &Event::Ran(*segment));
-        self.count(at);
+    fn job(&mut self, run: &JobRun<'_>) {
+        self.metrics.job(run);
+        self.count(run.completed);
     }
 
     fn planned(&mut self, now: Instant, plan: &Plan) {

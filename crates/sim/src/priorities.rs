@@ -9,41 +9,21 @@
 mod cluster;
 mod task;
 mod timers;
+mod untold;
 
 use self::cluster::Cluster;
 use self::task::{Place, Task};
-use self::timers::Timers;
+use self::timers::{Packed, Packing, Timers};
 use crate::workload::NONE;
 use crate::{Options, Outcome};
 use maracas_core::contract::{
-    DecisionCounts, End, JobPriorities, Mode, Observer, OnRunQueues, Segment, TaskPriority, Usage,
+    DecisionCounts, End, Event, JobPriorities, Observer, OnRunQueues, Piece, TaskPriority,
 };
 use maracas_core::{
-    Arrival, CoreId, CoreSet, Cost, Duration, Instant, Policy, Program, Reservation, Role, Soonest,
-    System, Vcpu, VcpuId, Workload,
+    Arrival, CoreId, CoreSet, Cost, Duration, Instant, Policy, Program, Reservation, Role, System,
+    Vcpu, VcpuId, Workload,
 };
 use std::collections::BTreeMap;
-
-/// The urgency of a task's first pending job; smaller is more urgent.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Key {
-    deadline: Instant,
-    /// Of its task, among equals.
-    tie_rank: u32,
-}
-
-impl Key {
-    /// Before all others; stands for a free core.
-    const FIRST: Self = Self { deadline: Instant::ZERO, tie_rank: 0 };
-    /// As `<`, without a branch that no processor can predict.
-    #[inline]
-    const fn goes_before(self, other: Self) -> bool {
-        self.number() < other.number()
-    }
-    const fn number(self) -> u128 {
-        (self.deadline.ticks() as u128) << 64 | self.tie_rank as u128
-    }
-}
 
 #[derive(Clone, Copy, Debug)]
 struct Core {
@@ -80,15 +60,12 @@ impl Core {
         idle_since: Instant::ZERO,
         idle: Duration::ZERO,
     };
-    /// What runs has ended, as is reported by this.
+    /// What runs, the core of number `core`, has ended.
     #[inline]
-    fn stop(&mut self, vcpu: VcpuId, core: usize, now: Instant, end: End) -> Segment {
-        let from = self.from;
+    fn stop(&mut self, core: usize, now: Instant, end: End) -> Piece {
         self.resident = (self.running, now);
         (self.running, self.idle_since) = (NONE, now);
-        let usage = Usage { service: now - from, ..Usage::default() };
-        let (core, mode) = (CoreId(core as u16), Mode::Foreground);
-        Segment { vcpu, core, mode, from, to: now, usage, end }
+        Piece { from: self.from, to: now, core: CoreId(core as u16), end }
     }
     /// The task that it is assigned to begins to run; whether it is another than ran until now.
     #[inline]
@@ -103,33 +80,37 @@ impl Core {
 /// A run under way.
 pub(crate) struct Machine<'a> {
     observer: &'a mut dyn Observer,
+    /// Whether it is told of jobs as wholes, where they are in time.
+    takes_jobs: bool,
     now: Instant,
     until: Instant,
     /// When each task's next job is released.
     releases: Timers,
     /// By the number of their VCPU.
     tasks: Vec<Task>,
-    /// The task of each [`Key::tie_rank`], by its index.
+    /// The task of each rank among equals, by its index. A job's urgency is its deadline, or its
+    /// task's fixed priority, and that rank, packed as `releases` are.
     by_tie_rank: Vec<u32>,
     clusters: Vec<Cluster>,
     on_run_queues: OnRunQueues,
     cores: Vec<Core>,
     /// When each core's job is done.
-    ends: Soonest,
+    ends: Timers,
     /// How many were reported.
     segments: u64,
     /// Tasks of fixed priority that had no pending job since the last decision: with one by the
     /// next, they keep their cores.
     emptied: Vec<u32>,
     /// Clusters of which another set of jobs is pending since the last decision.
-    changed: Vec<u32>,
+    /// As if they were cores, of which there are as many.
+    changed: CoreSet,
     /// Cores that may have to run another task.
     concerned: CoreSet,
     /// Selected tasks without a core; scratch.
     coreless: Vec<u32>,
     /// Cores to be started; scratch.
     starting: Vec<u32>,
-    counts: DecisionCounts,
+    decisions: u64,
     outcome: Outcome,
 }
 
@@ -175,8 +156,20 @@ pub(crate) fn suit<'a>(
         let vcpu = vcpus.get(&id).filter(|vcpu| has_jobs(vcpu))?;
         Some((*vcpu, *priorities.get(&id)?, cost))
     };
-    let tasks = costs.into_iter().map(task).collect::<Option<_>>()?;
+    let tasks: Vec<_> = costs.into_iter().map(task).collect::<Option<_>>()?;
+    if !can_be_packed(&tasks, system.cores.len(), options.until) {
+        return None;
+    }
     Some(Suited { clusters, on_run_queues, tasks })
+}
+
+/// Whether instants of a run and priorities fit into one number with the index of a task or a core.
+fn can_be_packed(tasks: &[(&Vcpu, TaskPriority, Cost)], cores: usize, until: Instant) -> bool {
+    let last = Packing::new(tasks.len().max(cores)).last();
+    let priority = |(vcpu, own, _): &(&Vcpu, TaskPriority, Cost)| {
+        own.fixed.unwrap_or_else(|| until.saturating_add(vcpu.reservation.deadline))
+    };
+    until < last && tasks.iter().all(|task| priority(task) < last)
 }
 
 /// Whether it releases jobs, each due by the next one's release.
@@ -203,7 +196,8 @@ impl<'a> Machine<'a> {
             Task::new(vcpu, priority, tie_rank, *cost, system.ticks_per_ns, options.seed)
         };
         let mut tasks: Vec<Task> = tasks.iter().zip(tie_ranks).map(task).collect();
-        let first = tasks.iter_mut().map(Task::begin).collect();
+        let mut releases = Timers::new(tasks.len());
+        (0..).zip(&mut tasks).for_each(|(index, task)| releases.set(index, task.begin()));
         let count = system.cores.len();
         let mut cores = vec![Core::IDLE; count];
         for cluster in &clusters {
@@ -211,23 +205,24 @@ impl<'a> Machine<'a> {
             indices.for_each(|(index, core)| cores[usize::from(core.0)].in_cluster = index);
         }
         Self {
+            takes_jobs: observer.takes_jobs(),
             observer,
             now: Instant::ZERO,
             until: options.until,
-            releases: Timers::new(first),
+            releases,
             tasks,
             by_tie_rank,
             clusters: clusters.iter().map(|cores| Cluster::new(cores)).collect(),
             on_run_queues,
             cores,
-            ends: Soonest::new(count),
+            ends: Timers::new(count),
             segments: 0,
             emptied: Vec::new(),
-            changed: Vec::new(),
+            changed: CoreSet::EMPTY,
             concerned: CoreSet::EMPTY,
             coreless: Vec::new(),
             starting: Vec::new(),
-            counts: DecisionCounts::default(),
+            decisions: 0,
             outcome: Outcome::default(),
         }
     }
@@ -244,7 +239,7 @@ impl<'a> Machine<'a> {
                 self.release();
             }
             self.decide();
-            ends = self.ends.first();
+            ends = self.ends.first_at();
             now = ends.min(self.releases.first_at());
         }
         self.end()
@@ -256,27 +251,31 @@ impl<'a> Machine<'a> {
         let (index, now) = (self.releases.first(), self.now);
         let task = &mut self.tasks[index as usize];
         let is_first = task.is_idle();
+        task.tell_untold(self.observer);
         let (job, next) = task.release(now);
         if is_first && task.place == Place::Nowhere {
             let cluster = &mut self.clusters[task.cluster as usize];
             task.was_on_run_queue |= self.on_run_queues == OnRunQueues::Pending;
-            task.wait(cluster);
-            cluster.mark(task.cluster, &mut self.changed);
+            task.wait(cluster, self.releases.packing);
+            self.changed.insert(CoreId(task.cluster as u16));
         }
         self.releases.set(index, next);
-        self.observer.released(now, &job);
+        if is_first && self.takes_jobs {
+            task.keep_back(now);
+        } else {
+            self.observer.event(now, &Event::Released(job));
+        }
     }
 
     /// Jobs that are done at this instant, by core.
-    #[inline]
+    #[inline(always)] // A part of nearly each second decision.
     fn finish_jobs(&mut self) {
-        while self.ends.first() <= self.now {
-            let core = self.ends.first_place();
-            self.finish_job(core);
+        while self.ends.first_at() <= self.now {
+            self.finish_job(self.ends.first() as usize);
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn finish_job(&mut self, core: usize) {
         let now = self.now;
         let own = &mut self.cores[core];
@@ -286,15 +285,16 @@ impl<'a> Machine<'a> {
         if now > deadline {
             self.outcome.missed += 1;
         }
-        self.observer.completed(now, id);
         let is_idle = task.is_idle();
         if is_idle {
             self.segments += 1;
-            self.observer.ran(now, &own.stop(id.vcpu, core, now, End::Blocked));
-            self.ends.set(core, Instant::NEVER);
+            let last = own.stop(core, now, End::Blocked);
+            task.tell_last((id, deadline), last, self.observer);
+            self.ends.clear(core as u32);
         } else {
+            self.observer.event(now, &Event::Completed(id));
             own.synced = now;
-            self.ends.set(core, now.saturating_add(task.left));
+            self.ends.set(core as u32, now.saturating_add(task.left));
         }
         self.concerned.insert(CoreId(core as u16));
         if !task.is_fixed() {
@@ -303,9 +303,9 @@ impl<'a> Machine<'a> {
             let cluster = &mut self.clusters[task.cluster as usize];
             cluster.release(own.in_cluster);
             if !is_idle {
-                task.wait(cluster);
+                task.wait(cluster, self.releases.packing);
             }
-            cluster.mark(task.cluster, &mut self.changed);
+            self.changed.insert(CoreId(task.cluster as u16));
         } else if is_idle {
             self.emptied.push(index);
         }
@@ -317,11 +317,8 @@ impl<'a> Machine<'a> {
         while let Some(index) = self.emptied.pop() {
             self.withdraw(index);
         }
-        while let Some(cluster) = self.changed.pop() {
-            let own = &mut self.clusters[cluster as usize];
-            own.changed = false;
-            own.decisions += 1;
-            if let Some(index) = self.select(cluster) {
+        while let Some(CoreId(cluster)) = self.changed.pop_first() {
+            if let Some(index) = self.select(u32::from(cluster)) {
                 self.assign(index);
             }
         }
@@ -334,7 +331,7 @@ impl<'a> Machine<'a> {
             self.enact();
         }
         // A stop is an event, for whose sake the policy is asked again.
-        self.counts.all += 1 + u64::from(self.segments != before);
+        self.decisions += 1 + u64::from(self.segments != before);
     }
 
     /// A task of fixed priority that had no pending job is withdrawn from its core, if it has none
@@ -349,7 +346,7 @@ impl<'a> Machine<'a> {
             own.assigned = NONE;
             let cluster = &mut self.clusters[task.cluster as usize];
             cluster.release(own.in_cluster);
-            cluster.mark(task.cluster, &mut self.changed);
+            self.changed.insert(CoreId(task.cluster as u16));
         }
     }
 
@@ -358,10 +355,11 @@ impl<'a> Machine<'a> {
     #[inline]
     fn select(&mut self, cluster: u32) -> Option<u32> {
         let own = &mut self.clusters[cluster as usize];
+        own.decisions += 1;
         let newly = std::mem::take(&mut own.newly_waiting);
         let vacant = own.vacant();
         if vacant > 0 {
-            let index = self.by_tie_rank[own.pop()?.tie_rank as usize];
+            let index = self.by_tie_rank[self.releases.packing.index(own.pop()?) as usize];
             // Most often nothing else competes for a core.
             let Some(next) = own.first() else { return Some(index) };
             let none_kept = own.cores.len() == vacant;
@@ -385,7 +383,7 @@ impl<'a> Machine<'a> {
         while self.coreless.len() < own.vacant()
             && let Some(key) = own.pop()
         {
-            self.coreless.push(self.by_tie_rank[key.tie_rank as usize]);
+            self.coreless.push(self.by_tie_rank[self.releases.packing.index(key) as usize]);
         }
         for _ in 0..newly {
             let Some(first) = self.clusters[cluster as usize].first() else { break };
@@ -401,17 +399,22 @@ impl<'a> Machine<'a> {
     /// The last of those that have kept their cores, by its core's index, where `waiting` takes its
     /// place.
     #[inline]
-    fn displaced_by(&self, cluster: u32, waiting: Key) -> Option<(usize, Key)> {
+    fn displaced_by(&self, cluster: u32, waiting: Packed) -> Option<(usize, Packed)> {
         let (index, last) = self.clusters[cluster as usize].last();
-        let is_fixed =
-            || self.tasks[self.by_tie_rank[waiting.tie_rank as usize] as usize].is_fixed();
-        let displaces = waiting.deadline < last.deadline || waiting.goes_before(last) && is_fixed();
+        if waiting >= last {
+            return None;
+        }
+        // Jobs of one deadline do not displace each other, tasks of one fixed priority do.
+        let displaces = self.releases.packing.at(waiting) < self.releases.packing.at(last) || {
+            let index = self.by_tie_rank[self.releases.packing.index(waiting) as usize];
+            self.tasks[index as usize].is_fixed()
+        };
         displaces.then_some((index, last))
     }
 
     /// The first that waits takes the place of the last of those that have kept their cores.
     #[inline]
-    fn displace(&mut self, cluster: u32, first: Key, (index, last): (usize, Key)) {
+    fn displace(&mut self, cluster: u32, first: Packed, (index, last): (usize, Packed)) {
         let own = &mut self.clusters[cluster as usize];
         own.pop();
         own.wait(last);
@@ -420,7 +423,7 @@ impl<'a> Machine<'a> {
         let displaced = std::mem::replace(&mut self.cores[core as usize].assigned, NONE);
         self.tasks[displaced as usize].place = Place::Waiting;
         self.concerned.insert(CoreId(core as u16));
-        self.coreless.push(self.by_tie_rank[first.tie_rank as usize]);
+        self.coreless.push(self.by_tie_rank[self.releases.packing.index(first) as usize]);
     }
 
     /// Assigns cores to what was selected: those that their tasks last had, then any.
@@ -486,9 +489,9 @@ impl<'a> Machine<'a> {
             let moves = matches!(task.place, Place::On(_));
             let end = if moves { End::Moved } else { End::Preempted };
             self.segments += 1;
-            self.observer.ran(now, &own.stop(task.id(), core, now, end));
+            task.tell_piece(own.stop(core, now, end), self.observer);
             if own.assigned == NONE {
-                self.ends.set(core, Instant::NEVER);
+                self.ends.clear(core as u32);
             }
         }
         own.assigned != NONE
@@ -500,7 +503,7 @@ impl<'a> Machine<'a> {
         let task = &mut self.tasks[own.assigned as usize];
         task.was_on_run_queue = true;
         self.outcome.context_switches += u64::from(own.start(now));
-        self.ends.set(core, now.saturating_add(task.left));
+        self.ends.set(core as u32, now.saturating_add(task.left));
     }
 
     /// Closes the run: jobs that are done on the horizon, and the running segments.
@@ -508,26 +511,28 @@ impl<'a> Machine<'a> {
         let now = self.until;
         self.now = now;
         self.finish_jobs();
+        self.tasks.iter_mut().for_each(|task| task.tell_untold(self.observer));
         for core in 0..self.cores.len() {
             let own = &mut self.cores[core];
-            let Some(task) = self.tasks.get(own.running as usize) else { continue };
+            let Some(task) = self.tasks.get_mut(own.running as usize) else { continue };
             if own.from < now {
                 self.segments += 1;
-                self.observer.ran(now, &own.stop(task.id(), core, now, End::Metered));
+                task.tell_piece(own.stop(core, now, End::Metered), self.observer);
             }
         }
-        self.counts.by_core = self.cores.iter().map(|core| core.decisions).collect();
+        let by_core = self.cores.iter().map(|core| core.decisions).collect();
+        let mut counts = DecisionCounts { all: self.decisions, by_core, ..Default::default() };
         if self.on_run_queues == OnRunQueues::Pending {
             for cluster in &self.clusters {
                 let cores = cluster.cores.iter().map(|core| *core as usize);
-                cores.for_each(|core| self.counts.by_core[core] = cluster.decisions);
+                cores.for_each(|core| counts.by_core[core] = cluster.decisions);
             }
         }
         let shown = self.tasks.iter().filter(|task| task.was_on_run_queue);
-        self.counts.on_run_queue = shown.map(Task::id).collect();
-        self.observer.decided(&self.counts);
+        counts.on_run_queue = shown.map(Task::id).collect();
+        self.observer.decided(&counts);
         let outcome = &mut self.outcome;
-        outcome.decisions = self.counts.all;
+        outcome.decisions = self.decisions;
         outcome.released = self.tasks.iter().map(Task::released).sum();
         outcome.completed = self.tasks.iter().map(Task::completed).sum();
         outcome.events = outcome.released + outcome.completed + self.segments;

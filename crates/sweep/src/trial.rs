@@ -1,9 +1,9 @@
 //! One task set under one policy, counted by an observer that keeps a few words for each task:
 //! a sweep makes a million runs, and the full metrics would cost more than the simulation.
 
-use maracas_core::contract::{Entry, Event, Observer, Segment, Statistic};
+use maracas_core::contract::{Entry, Event, JobRun, Observer, Statistic};
 use maracas_core::params::Params;
-use maracas_core::{Cost, Duration, Instant, Job, JobId, Plan, Program, Workload};
+use maracas_core::{CoreId, Cost, Duration, Instant, JobId, Plan, Program, Workload};
 use maracas_scenario::taskset::TaskSet;
 use maracas_sim::{Options, Outcome, Overheads};
 use std::collections::VecDeque;
@@ -178,6 +178,20 @@ impl Track {
         core: 0,
         job_over: false,
     };
+
+    #[inline]
+    fn ran(&mut self, core: CoreId, from: Instant, to: Instant, tally: &mut Tally) {
+        if let Some(last) = self.to {
+            let moved = u64::from(self.core != core.0);
+            if self.job_over {
+                tally.task_migrations += moved;
+            } else {
+                tally.preemptions += u64::from(moved == 1 || last != from);
+                tally.migrations += moved;
+            }
+        }
+        (self.core, self.to) = (core.0, Some(to));
+    }
 }
 
 impl Counter {
@@ -236,9 +250,15 @@ impl Observer for Counter {
     #[inline]
     fn event(&mut self, at: Instant, event: &Event) {
         match event {
-            Event::Ran(segment) => self.ran(at, segment),
-            Event::Released(job) => self.released(at, job),
-            Event::Completed(id) => self.completed(at, *id),
+            Event::Ran(segment) => {
+                let Some(track) = self.tracks.get_mut(segment.vcpu.0 as usize) else { return };
+                track.ran(segment.core, segment.from, segment.to, &mut self.tally);
+                track.job_over = track.completed == segment.to;
+            }
+            Event::Released(job) => {
+                self.tracks[job.id.vcpu.0 as usize].deadlines.push_back(job.deadline);
+            }
+            Event::Completed(job) => self.completed(at, *job),
             // Tasks are there from the start and stay, and nothing is asked of memory.
             Event::Woke { .. }
             | Event::AllowanceSpent { .. }
@@ -256,11 +276,20 @@ impl Observer for Counter {
     fn reads_plans(&self) -> bool {
         false
     }
-    #[inline]
-    fn released(&mut self, _: Instant, job: &Job) {
-        self.tracks[job.id.vcpu.0 as usize].deadlines.push_back(job.deadline);
+    fn takes_jobs(&self) -> bool {
+        true
     }
+    fn job(&mut self, run: &JobRun<'_>) {
+        let track = &mut self.tracks[run.job.id.vcpu.0 as usize];
+        for piece in run.pieces {
+            track.ran(piece.core, piece.from, piece.to, &mut self.tally);
+            track.job_over = false;
+        }
+        (track.completed, track.job_over) = (run.completed, true);
+    }
+}
 
+impl Counter {
     #[inline]
     fn completed(&mut self, at: Instant, job: JobId) {
         let track = &mut self.tracks[job.vcpu.0 as usize];
@@ -270,22 +299,6 @@ impl Observer for Counter {
         {
             self.tally.late(at - deadline);
         }
-    }
-
-    #[inline]
-    fn ran(&mut self, _: Instant, segment: &Segment) {
-        let Some(track) = self.tracks.get_mut(segment.vcpu.0 as usize) else { return };
-        if let Some(to) = track.to {
-            let moved = u64::from(track.core != segment.core.0);
-            if track.job_over {
-                self.tally.task_migrations += moved;
-            } else {
-                self.tally.preemptions += u64::from(moved == 1 || to != segment.from);
-                self.tally.migrations += moved;
-            }
-        }
-        (track.core, track.to) = (segment.core.0, Some(segment.to));
-        track.job_over = track.completed == segment.to;
     }
 }
 

@@ -37,6 +37,11 @@ impl Splitter {
     pub(crate) fn released(&mut self, index: u32, release: Instant) {
         self.jobs.push_back(Bounds { index, release, end: None });
     }
+    /// Whether it knows of no job that is not over.
+    #[inline]
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
     /// Learns that job `index` ended.
     #[inline]
     pub(crate) fn completed(&mut self, index: u32, at: Instant) {

@@ -1,13 +1,10 @@
 //! Who watches a machine.
 
-use super::{DecisionCounts, Event, Plan, Segment};
-use crate::{Instant, Job, JobId};
+use super::{DecisionCounts, End, Event, Mode, Plan, Segment, Usage};
+use crate::{CoreId, Instant, Job, VcpuId};
 
 /// Watches a machine: every event as it is given to the policy, every plan as it comes back.
 /// Journals, metrics and traces are observers; so are the auditors of the tests.
-///
-/// Most machines call [`Observer::event`] alone. One that defines [`Observer::released`],
-/// [`Observer::completed`] or [`Observer::ran`] does the same there as in `event`.
 pub trait Observer {
     /// An event was given to the policy; or happened, under one that need not be told of it
     /// ([`JobPriorities`](super::JobPriorities)).
@@ -21,18 +18,62 @@ pub trait Observer {
     }
     /// What decisions came to, in place of each [`Observer::planned`].
     fn decided(&mut self, _: &DecisionCounts) {}
-    /// [`Event::Released`], as a machine may report it that knows nothing but jobs: an observer of
-    /// many jobs need not tell events apart then.
-    fn released(&mut self, at: Instant, job: &Job) {
-        self.event(at, &Event::Released(*job));
+    /// Whether it may be told of jobs as wholes ([`Observer::job`]), in place of their events.
+    fn takes_jobs(&self) -> bool {
+        false
     }
-    /// [`Event::Completed`], likewise.
-    fn completed(&mut self, at: Instant, job: JobId) {
-        self.event(at, &Event::Completed(job));
+    /// A job is complete, of which no event was told. Jobs and events of one VCPU come in order,
+    /// those of different ones need not.
+    fn job(&mut self, run: &JobRun<'_>) {
+        run.each_event(|at, event| self.event(at, event));
     }
-    /// [`Event::Ran`], likewise.
-    fn ran(&mut self, at: Instant, segment: &Segment) {
-        self.event(at, &Event::Ran(*segment));
+}
+
+/// A job that was complete by its deadline and was the only one of its VCPU while it was pending,
+/// as nearly all are: told at once, in place of an event for each thing that happened.
+#[derive(Clone, Copy, Debug)]
+pub struct JobRun<'a> {
+    /// The job.
+    pub job: Job,
+    /// When it was complete.
+    pub completed: Instant,
+    /// What ran of it, in order; the last one ends with it.
+    pub pieces: &'a [Piece],
+}
+
+/// A [`Segment`] of a job that ran in the foreground and consumed nothing but time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Piece {
+    /// When it began.
+    pub from: Instant,
+    /// When it ended.
+    pub to: Instant,
+    /// Where.
+    pub core: CoreId,
+    /// Why it ended.
+    pub end: End,
+}
+
+impl JobRun<'_> {
+    /// Calls `tell` with the events that it stands for.
+    pub fn each_event(&self, mut tell: impl FnMut(Instant, &Event)) {
+        let vcpu = self.job.id.vcpu;
+        tell(self.job.release, &Event::Released(self.job));
+        for piece in self.pieces {
+            if piece.to == self.completed {
+                tell(self.completed, &Event::Completed(self.job.id));
+            }
+            tell(piece.to, &Event::Ran(piece.segment(vcpu)));
+        }
+    }
+}
+
+impl Piece {
+    /// It, as a segment of `vcpu`.
+    pub fn segment(&self, vcpu: VcpuId) -> Segment {
+        let Self { from, to, core, end } = *self;
+        let usage = Usage { service: to - from, ..Usage::default() };
+        Segment { vcpu, core, mode: Mode::Foreground, from, to, usage, end }
     }
 }
 
@@ -43,9 +84,10 @@ impl Observer for () {
     fn reads_plans(&self) -> bool {
         false
     }
-    fn released(&mut self, _: Instant, _: &Job) {}
-    fn completed(&mut self, _: Instant, _: JobId) {}
-    fn ran(&mut self, _: Instant, _: &Segment) {}
+    fn takes_jobs(&self) -> bool {
+        true
+    }
+    fn job(&mut self, _: &JobRun<'_>) {}
 }
 
 /// Two observers side by side.
@@ -65,17 +107,12 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
         self.0.decided(counts);
         self.1.decided(counts);
     }
-    fn released(&mut self, at: Instant, job: &Job) {
-        self.0.released(at, job);
-        self.1.released(at, job);
+    fn takes_jobs(&self) -> bool {
+        self.0.takes_jobs() && self.1.takes_jobs()
     }
-    fn completed(&mut self, at: Instant, job: JobId) {
-        self.0.completed(at, job);
-        self.1.completed(at, job);
-    }
-    fn ran(&mut self, at: Instant, segment: &Segment) {
-        self.0.ran(at, segment);
-        self.1.ran(at, segment);
+    fn job(&mut self, run: &JobRun<'_>) {
+        self.0.job(run);
+        self.1.job(run);
     }
 }
 
@@ -92,14 +129,11 @@ impl<O: Observer + ?Sized> Observer for &mut O {
     fn decided(&mut self, counts: &DecisionCounts) {
         (**self).decided(counts);
     }
-    fn released(&mut self, at: Instant, job: &Job) {
-        (**self).released(at, job);
+    fn takes_jobs(&self) -> bool {
+        (**self).takes_jobs()
     }
-    fn completed(&mut self, at: Instant, job: JobId) {
-        (**self).completed(at, job);
-    }
-    fn ran(&mut self, at: Instant, segment: &Segment) {
-        (**self).ran(at, segment);
+    fn job(&mut self, run: &JobRun<'_>) {
+        (**self).job(run);
     }
 }
 
@@ -122,19 +156,12 @@ impl<O: Observer> Observer for Option<O> {
             observer.decided(counts);
         }
     }
-    fn released(&mut self, at: Instant, job: &Job) {
-        if let Some(observer) = self {
-            observer.released(at, job);
-        }
+    fn takes_jobs(&self) -> bool {
+        self.as_ref().is_none_or(O::takes_jobs)
     }
-    fn completed(&mut self, at: Instant, job: JobId) {
+    fn job(&mut self, run: &JobRun<'_>) {
         if let Some(observer) = self {
-            observer.completed(at, job);
-        }
-    }
-    fn ran(&mut self, at: Instant, segment: &Segment) {
-        if let Some(observer) = self {
-            observer.ran(at, segment);
+            observer.job(run);
         }
     }
 }

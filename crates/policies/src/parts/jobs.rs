@@ -108,12 +108,24 @@ impl Backlog {
     }
     /// Charges a segment that ended at `to`; whether the next job's standing changed.
     pub(crate) fn charge_segment(&mut self, to: Instant, service: Duration) -> bool {
-        let (deadline, limit) = (self.deadline(), self.limit());
         if self.expires && to <= self.opened {
-            // Reported late: earlier jobs' service is not paid from the budget of the present one.
-            self.granted += service;
-            self.pending.iter_mut().for_each(|job| job.until += service);
+            return self.charge_late(service);
         }
+        let used = self.used;
+        self.charge(service);
+        // The limit stays; the deadline too where the first job has paid for all of it.
+        let pays = |job: &Pending| used < job.until && self.used < job.until;
+        if !self.precise || self.pending.front().is_none_or(pays) {
+            return false;
+        }
+        self.payer_at(used).map(|job| job.deadline) != self.deadline()
+    }
+    /// What is reported late is not paid from the budget of the present job.
+    #[cold]
+    fn charge_late(&mut self, service: Duration) -> bool {
+        let (deadline, limit) = (self.deadline(), self.limit());
+        self.granted += service;
+        self.pending.iter_mut().for_each(|job| job.until += service);
         self.charge(service);
         (deadline, limit) != (self.deadline(), self.limit())
     }
@@ -138,10 +150,16 @@ impl Backlog {
     /// at a later job's cost, that job.
     #[inline]
     fn payer(&self) -> Option<&Pending> {
-        if !self.precise {
-            return self.pending.front();
+        self.payer_at(self.used)
+    }
+    /// The same, where the meter reads `used`.
+    #[inline]
+    fn payer_at(&self, used: Duration) -> Option<&Pending> {
+        let first = self.pending.front();
+        if !self.precise || first.is_none_or(|job| used < job.until) {
+            return first;
         }
-        self.pending.iter().find(|job| self.used < job.until)
+        self.pending.iter().find(|job| used < job.until)
     }
     /// The deadline by which the task is next to run; `None` where nothing may run. A job that was
     /// cut at C has that of the job whose budget it uses: with its own, which is earlier, it would

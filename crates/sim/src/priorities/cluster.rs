@@ -1,6 +1,6 @@
 //! The cores that share a queue: which are free, and what waits for one.
 
-use super::Key;
+use super::timers::Packed;
 use maracas_core::{CoreId, CoreSet};
 use std::hint::select_unpredictable;
 
@@ -13,54 +13,51 @@ const FEW: usize = 32;
 pub(super) struct Cluster {
     pub(super) cores: Vec<u32>,
     /// By the index of the core here, the key of the job that it is assigned to;
-    /// [`Key::FIRST`] = it is free.
-    keys: Vec<Key>,
+    /// [`Packed::FIRST`] = it is free.
+    keys: Vec<Packed>,
     /// Indices of those that are free, as if they were cores.
     free: CoreSet,
     /// How many are free.
     vacant: usize,
     /// The first is the last entry.
-    waiting: Vec<Key>,
+    waiting: Vec<Packed>,
     /// How many came to wait since the last selection.
     pub(super) newly_waiting: u32,
     /// How many decisions found that another set of jobs is pending.
     pub(super) decisions: u64,
-    /// Whether the next decision looks at it.
-    pub(super) changed: bool,
 }
 
 impl Cluster {
     pub(super) fn new(cores: &[CoreId]) -> Self {
         Self {
             cores: cores.iter().map(|core| u32::from(core.0)).collect(),
-            keys: vec![Key::FIRST; cores.len()],
+            keys: vec![Packed::FIRST; cores.len()],
             free: (0..cores.len() as u16).map(CoreId).collect(),
             vacant: cores.len(),
             waiting: Vec::new(),
             newly_waiting: 0,
             decisions: 0,
-            changed: false,
         }
     }
     /// The first that waits.
     #[inline]
-    pub(super) fn first(&self) -> Option<Key> {
+    pub(super) fn first(&self) -> Option<Packed> {
         self.waiting.last().copied()
     }
     /// The same, which waits no longer.
     #[inline]
-    pub(super) fn pop(&mut self) -> Option<Key> {
+    pub(super) fn pop(&mut self) -> Option<Packed> {
         self.waiting.pop()
     }
     #[inline]
-    pub(super) fn wait(&mut self, key: Key) {
+    pub(super) fn wait(&mut self, key: Packed) {
         if self.waiting.len() > FEW {
             let place = self.waiting.partition_point(|other| *other > key);
             return self.waiting.insert(place, key);
         }
         self.waiting.push(key);
         let mut place = self.waiting.len() - 1;
-        while place > 0 && self.waiting[place - 1].goes_before(key) {
+        while place > 0 && self.waiting[place - 1] < key {
             self.waiting[place] = self.waiting[place - 1];
             place -= 1;
         }
@@ -85,35 +82,26 @@ impl Cluster {
     }
     /// The core whose job is the least urgent, by its index, and that job's key.
     #[inline]
-    pub(super) fn last(&self) -> (usize, Key) {
+    pub(super) fn last(&self) -> (usize, Packed) {
         let (mut last, mut key) = (0, self.keys[0]);
         for (index, other) in (1..).zip(&self.keys[1..]) {
-            let is_behind = key.goes_before(*other);
-            last = select_unpredictable(is_behind, index, last);
-            key.deadline = select_unpredictable(is_behind, other.deadline, key.deadline);
-            key.tie_rank = select_unpredictable(is_behind, other.tie_rank, key.tie_rank);
+            last = select_unpredictable(key < *other, index, last);
+            key = key.max(*other);
         }
         (last, key)
     }
     /// The core of this index is assigned to a job; which core that is.
     #[inline]
-    pub(super) fn assign(&mut self, index: usize, key: Key) -> u32 {
+    pub(super) fn assign(&mut self, index: usize, key: Packed) -> u32 {
         self.keys[index] = key;
         self.free.remove(CoreId(index as u16));
         self.vacant -= 1;
         self.cores[index]
     }
-    /// The next decision looks at this cluster, whose index among all is `index`.
-    #[inline]
-    pub(super) fn mark(&mut self, index: u32, changed: &mut Vec<u32>) {
-        if !std::mem::replace(&mut self.changed, true) {
-            changed.push(index);
-        }
-    }
     /// The core of this index is free.
     #[inline]
     pub(super) fn release(&mut self, index: usize) {
-        self.keys[index] = Key::FIRST;
+        self.keys[index] = Packed::FIRST;
         self.free.insert(CoreId(index as u16));
         self.vacant += 1;
     }

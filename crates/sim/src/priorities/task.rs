@@ -1,7 +1,8 @@
 //! One task: its jobs, and where the first of them is.
 
-use super::Key;
 use super::cluster::Cluster;
+use super::timers::{Packed, Packing};
+use super::untold::Untold;
 use crate::rng::{Purpose, Stream};
 use crate::workload::{NONE, Releases};
 use maracas_core::contract::TaskPriority;
@@ -20,7 +21,7 @@ pub(super) enum Place {
 pub(super) struct Task {
     pub(super) place: Place,
     /// The entry of its first pending job in the order, where that is anywhere.
-    pub(super) key: Key,
+    pub(super) key: Packed,
     /// Its cluster, by its index.
     pub(super) cluster: u32,
     /// The core that it was assigned last, or `NONE`.
@@ -34,6 +35,8 @@ pub(super) struct Task {
     fixed: Option<Instant>,
     /// Deadlines of the jobs released and not completed.
     pending: Short<Instant>,
+    /// What no observer was told of.
+    pub(super) untold: Untold,
     vcpu: VcpuId,
     released: u32,
     completed: u32,
@@ -56,7 +59,7 @@ impl Task {
     ) -> Self {
         Self {
             place: Place::Nowhere,
-            key: Key::FIRST,
+            key: Packed::FIRST,
             cluster: priority.cluster as u32,
             last: NONE,
             was_on_run_queue: false,
@@ -64,6 +67,7 @@ impl Task {
             tie_rank,
             fixed: priority.fixed,
             pending: Short::default(),
+            untold: Untold::default(),
             vcpu: vcpu.id,
             released: 0,
             completed: 0,
@@ -94,6 +98,11 @@ impl Task {
         self.pending.push_back(deadline);
         (Job { id, release: now, deadline }, now.saturating_add(self.releases.gap(self.period)))
     }
+    /// The last job, which was released at `release`.
+    pub(super) fn last_job(&self, release: Instant) -> Job {
+        let id = JobId { vcpu: self.vcpu, index: self.released - 1 };
+        Job { id, release, deadline: release.saturating_add(self.deadline) }
+    }
     /// Completes the first pending job: which that was, and its deadline.
     #[inline]
     pub(super) fn complete(&mut self) -> (JobId, Instant) {
@@ -121,9 +130,9 @@ impl Task {
     }
     /// Its first pending job waits.
     #[inline]
-    pub(super) fn wait(&mut self, cluster: &mut Cluster) {
+    pub(super) fn wait(&mut self, cluster: &mut Cluster, packing: Packing) {
         let deadline = self.pending.front().copied().unwrap_or(Instant::NEVER);
-        self.key = Key { deadline: self.fixed.unwrap_or(deadline), tie_rank: self.tie_rank };
+        self.key = packing.pack(self.fixed.unwrap_or(deadline), self.tie_rank);
         self.place = Place::Waiting;
         cluster.wait(self.key);
         cluster.newly_waiting += 1;

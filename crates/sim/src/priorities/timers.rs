@@ -1,60 +1,114 @@
-//! Which task's next job comes first.
+//! Instants with an index each, in one number, and which of many is the earliest.
 
 use maracas_core::Instant;
-use std::hint::select_unpredictable;
 
-/// An instant for each of some places, and the earliest of them: a winner tree (D. E. Knuth, "The
-/// Art of Computer Programming", volume 3, 5.4.1), in which a change costs one comparison a level.
-/// Among equals the lowest place is first.
-#[derive(Clone, Debug)]
-pub(super) struct Timers {
-    first: Entry,
-    /// The two entries that are compared at each node. Node 1 is the root, whose winner is `first`;
-    /// that of node n is one of the two at node n / 2. The last nodes have the places, in order.
-    nodes: Vec<[Entry; 2]>,
+/// An instant and an index, ordered by the instant, equals by the index.
+///
+/// One number, as it is then compared in one instruction, and the lesser of two is taken without a
+/// branch that no processor can predict. What it means, [`Packing`] knows.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Packed(u64);
+
+impl Packed {
+    /// Before all others.
+    pub(super) const FIRST: Self = Self(0);
+    /// Behind all others.
+    const LAST: Self = Self(u64::MAX);
 }
 
-/// An instant and a place.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Entry {
-    at: Instant,
-    place: u32,
+/// How indices below a number are packed with instants: they take the lowest bits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packing {
+    /// Below 64. Shifts are `wrapping_` ones, which do not check that.
+    bits: u32,
+}
+
+impl Packing {
+    /// For `count` indices.
+    pub(super) const fn new(count: usize) -> Self {
+        Self { bits: count.next_power_of_two().trailing_zeros() }
+    }
+    /// The last instant that can be told apart from later ones.
+    pub(super) const fn last(self) -> Instant {
+        Instant::from_ticks(u64::MAX.wrapping_shr(self.bits))
+    }
+    #[inline]
+    pub(super) fn pack(self, at: Instant, index: u32) -> Packed {
+        Packed(at.min(self.last()).ticks().wrapping_shl(self.bits) | u64::from(index))
+    }
+    #[inline]
+    pub(super) const fn at(self, packed: Packed) -> Instant {
+        Instant::from_ticks(packed.0.wrapping_shr(self.bits))
+    }
+    #[inline]
+    pub(super) const fn index(self, packed: Packed) -> u32 {
+        (packed.0 & !u64::MAX.wrapping_shl(self.bits)) as u32
+    }
+}
+
+/// How many children a node has.
+const WIDTH: usize = 4;
+
+/// An instant for each of some places, and the earliest of them: a winner tree (D. E. Knuth, "The
+/// Art of Computer Programming", volume 3, 5.4.1) with four children a node, among which a change
+/// costs three comparisons. Among equals the lowest place is first. Instants after
+/// [`Packing::last`] are all the same.
+#[derive(Clone, Debug)]
+pub(super) struct Timers {
+    pub(super) packing: Packing,
+    first: Packed,
+    first_at: Instant,
+    /// How many leaves there are, a power of [`WIDTH`]; the first ones are the places, in order.
+    leaves: usize,
+    /// The nodes but the root, which is `first`, by groups of one parent: the leaves, then their
+    /// parents, and so on. The parent of group n is node `leaves` + n.
+    groups: Vec<[Packed; WIDTH]>,
 }
 
 impl Timers {
-    pub(super) fn new(at: Vec<Instant>) -> Self {
-        let none = Entry { at: Instant::NEVER, place: u32::MAX };
-        let nodes = at.len().next_power_of_two().max(2);
-        let mut timers = Self { first: none, nodes: vec![[none; 2]; nodes] };
-        (0..).zip(at).for_each(|(place, at)| timers.set(place, at));
-        timers
+    /// Without any instant, which stands behind all of them.
+    pub(super) fn new(places: usize) -> Self {
+        let mut leaves = 1;
+        while leaves < places {
+            leaves *= WIDTH;
+        }
+        let groups = vec![[Packed::LAST; WIDTH]; (leaves - 1) / (WIDTH - 1)];
+        let packing = Packing::new(places);
+        let first_at = packing.last();
+        Self { packing, first: Packed::LAST, first_at, leaves, groups }
     }
     /// The place that is first.
     #[inline]
     pub(super) const fn first(&self) -> u32 {
-        self.first.place
+        self.packing.index(self.first)
     }
     /// Its instant.
     #[inline]
     pub(super) const fn first_at(&self) -> Instant {
-        self.first.at
+        self.first_at
     }
     /// Gives `place` another instant.
     #[inline]
     pub(super) fn set(&mut self, place: u32, at: Instant) {
-        let mut winner = Entry { at, place };
-        let mut child = self.nodes.len() + place as usize;
-        while child > 1 {
-            let pair = &mut self.nodes[child / 2];
-            pair[child % 2] = winner;
-            let [left, right] = *pair;
-            // Which wins, no processor can predict.
-            let is_right = right.at < left.at;
-            winner.at = select_unpredictable(is_right, right.at, left.at);
-            winner.place = select_unpredictable(is_right, right.place, left.place);
-            child /= 2;
+        self.put(place, self.packing.pack(at, place));
+    }
+    /// Gives `place` no instant.
+    #[inline]
+    pub(super) fn clear(&mut self, place: u32) {
+        self.put(place, Packed::LAST);
+    }
+    #[inline]
+    fn put(&mut self, place: u32, own: Packed) {
+        let mut earlier = own;
+        let mut node = place as usize;
+        while let Some(group) = self.groups.get_mut(node / WIDTH) {
+            group[node % WIDTH] = earlier;
+            let [a, b, c, d] = *group;
+            earlier = a.min(b).min(c.min(d));
+            // A sum: `leaves` has one bit, which is above those of a group.
+            node = self.leaves | (node / WIDTH);
         }
-        self.first = winner;
+        (self.first, self.first_at) = (earlier, self.packing.at(earlier));
     }
 }
 
@@ -64,23 +118,34 @@ mod tests {
 
     #[test]
     fn the_first_is_the_earliest_and_the_lowest() {
-        for places in [1, 2, 3, 20, 64, 100] {
-            let mut plain: Vec<Instant> =
-                (0..places).map(|place| Instant::from_ticks(place * 7 % 5)).collect();
-            let mut timers = Timers::new(plain.clone());
+        for places in [1, 2, 4, 5, 20, 64, 100] {
+            let mut timers = Timers::new(places as usize);
+            let mut plain = vec![timers.packing.last(); places as usize];
             let mut number = 1_u64;
             for _ in 0..1_000 {
+                number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let (place, at) = ((number >> 33) % places, Instant::from_ticks(number >> 61));
+                plain[place as usize] = at;
+                timers.set(place as u32, at);
                 let first = plain.iter().min().copied();
                 let place = plain.iter().position(|at| Some(*at) == first);
                 assert_eq!(
                     (timers.first() as usize, timers.first_at()),
                     (place.unwrap(), first.unwrap())
                 );
-                number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                let (place, at) = ((number >> 33) % places, Instant::from_ticks(number >> 61));
-                plain[place as usize] = at;
-                timers.set(place as u32, at);
             }
+        }
+    }
+
+    #[test]
+    fn what_is_packed_comes_out_again() {
+        for count in [1, 2, 3, 100] {
+            let packing = Packing::new(count);
+            for at in [Instant::ZERO, Instant::from_ticks(7), packing.last()] {
+                let packed = packing.pack(at, count as u32 - 1);
+                assert_eq!((packing.at(packed), packing.index(packed)), (at, count as u32 - 1));
+            }
+            assert_eq!(packing.at(packing.pack(Instant::NEVER, 0)), packing.last());
         }
     }
 }

@@ -1,6 +1,6 @@
 use super::*;
 use maracas_core::journal::Header;
-use maracas_core::{Arrival, Vcpu, VcpuId};
+use maracas_core::{Arrival, Job, Vcpu, VcpuId};
 use maracas_trace::Metrics;
 
 const MS: u64 = 1_000_000;

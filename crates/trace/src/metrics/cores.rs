@@ -59,6 +59,12 @@ impl CoreTime {
         self.busy_until = self.busy_until.max(segment.to);
     }
 
+    /// It ran a job for so long, where no VCPU is ever kept out.
+    #[inline]
+    pub(super) fn ran_for(&mut self, length: Duration) {
+        self.busy[place(Mode::Foreground)] += length.ticks();
+    }
+
     /// A VCPU was kept out before `segment`, or is now.
     fn ran_after_waits(&mut self, segment: &Segment) {
         if segment.from > self.busy_until {

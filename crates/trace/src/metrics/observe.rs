@@ -1,15 +1,13 @@
 //! What a machine shows while it runs.
 
 use super::{Metrics, core_time};
-use maracas_core::contract::{DecisionCounts, End, Event, Observer, Plan, Segment};
-use maracas_core::{CoreId, Instant, Job, JobId};
+use maracas_core::contract::{DecisionCounts, End, Event, JobRun, Observer, Plan, Segment};
+use maracas_core::{CoreId, Instant, Job, JobId, VcpuId};
 
-// Not inlined: rooms that observe through others are compiled with less optimization, and each
-// event of a job saves the registers that it needs itself.
 impl Observer for Metrics {
     fn event(&mut self, at: Instant, event: &Event) {
         match event {
-            Event::Ran(segment) => self.ran(at, segment),
+            Event::Ran(segment) => self.ran(segment),
             Event::Released(job) => self.released(at, job),
             Event::Completed(id) => self.completed(at, *id),
             Event::Woke { .. }
@@ -46,6 +44,27 @@ impl Observer for Metrics {
         counts.on_run_queue.iter().for_each(|vcpu| self.task(*vcpu).was_promised = true);
     }
 
+    fn takes_jobs(&self) -> bool {
+        self.fairness.is_none()
+    }
+
+    fn job(&mut self, run: &JobRun<'_>) {
+        let task = self.task(run.job.id.vcpu);
+        if !task.job(run) {
+            return run.each_event(|at, event| self.event(at, event));
+        }
+        let is_ripe = task.windows.is_ripe();
+        for piece in run.pieces {
+            core_time(&mut self.cores, piece.core).ran_for(piece.to - piece.from);
+        }
+        if is_ripe {
+            self.settle_ripe(run.job.id.vcpu);
+        }
+    }
+}
+
+impl Metrics {
+    // Not inlined: each of these saves the registers that it needs itself.
     #[inline(never)]
     fn released(&mut self, at: Instant, job: &Job) {
         let vcpu = job.id.vcpu;
@@ -63,7 +82,7 @@ impl Observer for Metrics {
     }
 
     #[inline(never)]
-    fn ran(&mut self, _: Instant, segment: &Segment) {
+    fn ran(&mut self, segment: &Segment) {
         core_time(&mut self.cores, segment.core).ran(segment);
         // Where budgets are meant on whichever core, its speed does not matter.
         let matters = self.task(segment.vcpu).windows.is_meant_on_a_class();
@@ -71,7 +90,7 @@ impl Observer for Metrics {
         let task = &mut self.tasks[segment.vcpu.0 as usize];
         task.ran(segment, milli);
         if task.windows.is_ripe() {
-            task.settle_ripe(self.decisions, self.causes.thefts());
+            self.settle_ripe(segment.vcpu);
         }
         if let Some(fairness) = &mut self.fairness {
             fairness.ran(segment);
@@ -80,9 +99,13 @@ impl Observer for Metrics {
             self.review_closed(segment.to);
         }
     }
-}
 
-impl Metrics {
+    #[cold]
+    fn settle_ripe(&mut self, vcpu: VcpuId) {
+        let task = &mut self.tasks[vcpu.0 as usize];
+        task.settle_ripe(self.decisions, self.causes.thefts());
+    }
+
     /// What is not of jobs. Not inlined, as what it does needs registers that jobs would save.
     #[inline(never)]
     fn other(&mut self, at: Instant, event: &Event) {

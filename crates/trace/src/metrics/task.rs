@@ -4,7 +4,7 @@ use super::causes::Thefts;
 use super::place;
 use super::windows::Windows;
 use crate::pieces::{Part, Splitter};
-use maracas_core::contract::{End, Grant, Mode, Segment, Usage};
+use maracas_core::contract::{self, End, Grant, JobRun, Mode, Segment, Usage};
 use maracas_core::{
     Arrival, CoreId, CoreSet, Duration, Instant, Job, JobId, Reservation, Role, Short, Vcpu, VcpuId,
 };
@@ -103,6 +103,13 @@ struct Piece {
     end: End,
     /// Its job is over.
     job_over: bool,
+}
+
+impl Piece {
+    /// What `segment` is up to an instant.
+    const fn of(segment: &Segment, to: Instant) -> Self {
+        Self { core: segment.core, to, end: segment.end, job_over: false }
+    }
 }
 
 impl Task {
@@ -311,6 +318,43 @@ impl Task {
         self.jobs.pending.push_back(*job);
     }
 
+    /// A job as a whole; as its events, at less cost. False, with nothing done, where its events
+    /// must be taken: before the first job that is complete, and where C is meant on a class of
+    /// cores.
+    #[inline]
+    pub(super) fn job(&mut self, run: &JobRun<'_>) -> bool {
+        let JobRun { job, completed, pieces } = run;
+        let is_alone = self.jobs.pending.is_empty() && self.pieces.splitter.is_empty();
+        let was_blocked = matches!(self.demand, Demand::Blocked(_));
+        let is_plain = self.by_jobs && self.pieces.in_order && !self.windows.is_meant_on_a_class();
+        if !is_alone || !was_blocked || !is_plain {
+            return false;
+        }
+        self.woke(job.release);
+        self.let_go(job.release);
+        let service = self.pieces.job(pieces, &mut self.cores);
+        self.used[place(Mode::Foreground)].service += service;
+        if self.windows.serve_job(job.release, *completed, service.ticks()) {
+            self.windows.rested(*completed);
+        } else {
+            self.serve_pieces(pieces, *completed);
+        }
+        self.jobs.in_time(*completed - job.release);
+        self.demand = Demand::Blocked(*completed);
+        true
+    }
+
+    /// Foreground service of a job that is in several periods.
+    #[cold]
+    fn serve_pieces(&mut self, pieces: &[contract::Piece], completed: Instant) {
+        for piece in pieces {
+            if piece.to == completed {
+                self.windows.rested(completed);
+            }
+            self.windows.serve(piece.from, piece.to, (piece.to - piece.from).ticks(), 0);
+        }
+    }
+
     #[inline]
     pub(super) fn completed(&mut self, id: JobId, at: Instant) {
         self.pieces.splitter.completed(id.index, at);
@@ -327,12 +371,22 @@ impl Jobs {
     fn completed(&mut self, id: JobId, at: Instant) {
         self.completed += 1;
         let Some(job) = self.pending.take(|job| job.id == id) else { return };
-        let response = at.saturating_since(job.release);
-        self.response_sum += u128::from(response.ticks());
-        self.response_max = self.response_max.max(response);
+        self.responded(at.saturating_since(job.release));
         if at > job.deadline {
             self.missed(at - job.deadline);
         }
+    }
+    /// One was released and completed by its deadline.
+    #[inline]
+    fn in_time(&mut self, response: Duration) {
+        self.released += 1;
+        self.completed += 1;
+        self.responded(response);
+    }
+    #[inline]
+    fn responded(&mut self, response: Duration) {
+        self.response_sum += u128::from(response.ticks());
+        self.response_max = self.response_max.max(response);
     }
     /// Counts what is due by `end` and unfinished, and forgets all that is pending.
     fn overdue(&mut self, end: Instant) {
@@ -359,40 +413,45 @@ impl Pieces {
             return;
         }
         while self.splitter.is_over(segment.from) {
-            if let Some(last) = &mut self.last {
-                last.job_over = true;
-            }
+            self.job_over();
         }
         if self.splitter.covers(segment.from, segment.to) {
             // Nearly always: it is part of one job.
-            self.piece(segment.from, segment.to, segment, has_jobs);
-            if self.in_order
-                && self.splitter.is_over(segment.to)
-                && let Some(last) = &mut self.last
-            {
-                last.job_over = true;
+            self.piece(segment.from, Piece::of(segment, segment.to), has_jobs);
+            if self.in_order && self.splitter.is_over(segment.to) {
+                self.job_over();
             }
             return;
         }
         let mut splitter = std::mem::take(&mut self.splitter);
         splitter.split(segment.from, segment.to, |part| match part {
-            Part::JobOver => {
-                if let Some(last) = &mut self.last {
-                    last.job_over = true;
-                }
-            }
+            Part::JobOver => self.job_over(),
             // What a VCPU with jobs does between them is no VCPU's preemption.
             Part::Piece(None, ..) if has_jobs => {}
-            Part::Piece(_, from, to) => self.piece(from, to, segment, has_jobs),
+            Part::Piece(_, from, to) => self.piece(from, Piece::of(segment, to), has_jobs),
         });
         self.splitter = splitter;
     }
 
+    /// The job of the last piece is over.
     #[inline]
-    fn piece(&mut self, from: Instant, to: Instant, segment: &Segment, has_jobs: bool) {
-        let piece = Piece { core: segment.core, to, end: segment.end, job_over: false };
-        let Some(last) = self.last.replace(piece) else { return };
-        let moved = last.core != piece.core;
+    fn job_over(&mut self) {
+        if let Some(last) = &mut self.last {
+            last.job_over = true;
+        }
+    }
+
+    #[inline]
+    fn piece(&mut self, from: Instant, piece: Piece, has_jobs: bool) {
+        if let Some(last) = self.last.replace(piece) {
+            self.count(&last, from, piece.core, has_jobs);
+        }
+    }
+
+    /// `last` is followed by a piece from `from` on, on `core`.
+    #[inline]
+    fn count(&mut self, last: &Piece, from: Instant, core: CoreId, has_jobs: bool) {
+        let moved = last.core != core;
         let touching = !moved && last.to == from;
         if has_jobs && last.job_over {
             self.task_migrations += u64::from(moved);
@@ -403,6 +462,23 @@ impl Pieces {
             self.preemptions += u64::from(!touching && was_preempted(last.end));
             self.migrations += u64::from(moved);
         }
+    }
+
+    /// All pieces of a job, of which none was counted, and how long they are; puts into `cores`
+    /// where it ran.
+    #[inline]
+    fn job(&mut self, pieces: &[contract::Piece], cores: &mut CoreSet) -> Duration {
+        let (mut length, mut last) = (Duration::ZERO, self.last);
+        for &contract::Piece { from, to, core, end } in pieces {
+            length += to - from;
+            cores.insert(core);
+            if let Some(last) = last {
+                self.count(&last, from, core, true);
+            }
+            last = Some(Piece { core, to, end, job_over: false });
+        }
+        self.last = last.map(|last| Piece { job_over: true, ..last });
+        length
     }
 
     /// Changes of core within jobs and between them.

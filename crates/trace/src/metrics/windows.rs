@@ -191,6 +191,18 @@ impl Windows {
         self.delivered += service - given;
     }
 
+    /// Foreground service of a job between its release, up to which periods are closed, and its
+    /// completion, where both are in the open period; false, with nothing done, where not.
+    #[inline]
+    pub(super) fn serve_job(&mut self, release: Instant, completed: Instant, service: u64) -> bool {
+        let Some(start) = self.open else { return false };
+        let is_within = self.begun <= release && completed <= start.saturating_add(self.period);
+        if is_within {
+            self.delivered += service;
+        }
+        is_within
+    }
+
     /// `service` on a core of speed `milli` as time on the class on which C is meant. On a faster
     /// one it is worth no more: nothing is sure but that the program is not slower there.
     fn as_meant(&mut self, service: u64, milli: u32) -> u64 {
@@ -201,6 +213,7 @@ impl Windows {
         (done / meant) as u64
     }
 
+    #[inline(always)] // The end of nearly each job is in it.
     fn close(&mut self, start: Instant, lacking: bool) {
         let (period, budget, delivered) = (self.period, self.budget, self.delivered);
         let held = self.held.is_some_and(|(from, to)| from < start + period && start < to);
@@ -209,8 +222,13 @@ impl Windows {
         if self.grace.is_zero() {
             return self.count(&closed);
         }
+        self.defer(closed);
+    }
+
+    #[inline(never)]
+    fn defer(&mut self, closed: Closed) {
+        let end = closed.end();
         self.recent.push_back(closed);
-        let end = start + period;
         while let Some(first) = self.recent.front().copied()
             && first.end().saturating_add(self.grace) <= end
         {
@@ -219,7 +237,7 @@ impl Windows {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn count(&mut self, closed: &Closed) {
         let &Closed { start, period, budget, delivered, lacking, held } = closed;
         let found = match (lacking, held) {
