@@ -80,10 +80,10 @@ impl Observer for Seen {
     }
 }
 
-/// What both ways came to.
+/// What all ways came to.
 #[derive(Clone, Debug)]
 pub struct Compared {
-    /// Whether the second was by an order of jobs; else both were by plans.
+    /// Whether those that read no plans were by an order of jobs; else all were by plans.
     pub by_order: bool,
     /// What the simulator counted.
     pub outcome: Outcome,

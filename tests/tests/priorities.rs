@@ -98,8 +98,8 @@ impl Case {
     }
 
     fn every_way(&self) -> Option<Compared> {
-        let both = every_way(&self.system, &self.programs, &self.options, &|| self.build());
-        both.unwrap_or_else(|why| {
+        let compared = every_way(&self.system, &self.programs, &self.options, &|| self.build());
+        compared.unwrap_or_else(|why| {
             panic!("{}, set {}: {:?}: {why}", self.policy, self.options.seed, self.params)
         })
     }
@@ -127,6 +127,50 @@ fn an_order_of_jobs_does_what_its_policy_plans() {
     assert!(all > 7_000 && large > 5, "{all} {large}");
     assert!(wholes > 200_000 && jobs > wholes + 50_000, "{jobs} {wholes}");
     assert!(jobs > 200_000 && missed > 10_000 && moved > 10_000, "{jobs} {missed} {moved}");
+}
+
+/// Tasks of one core that release jobs at once, each with all of its budget.
+fn on_one_core(policy: &'static str, tasks: &[(u64, u64)], until: u64) -> Case {
+    let ticks = Duration::from_ticks;
+    let vcpu = |(id, (budget, period)): (u32, &(u64, u64))| {
+        Vcpu::new(id, ticks(*budget), ticks(*period)).periodic()
+    };
+    let vcpus: Vec<Vcpu> = (0..).zip(tasks).map(vcpu).collect();
+    let work = |vcpu: &Vcpu| Workload::Periodic { cost: Cost::Fixed(vcpu.reservation.budget) };
+    let programs = vcpus.iter().map(|vcpu| Program::new(vcpu.id, work(vcpu))).collect();
+    let options = Options::new(Instant::from_ticks(until));
+    let system = System::new(1, vcpus);
+    Case { policy, params: Params::new(), system, programs, options }
+}
+
+#[test]
+fn a_job_of_many_pieces_is_told_by_events() {
+    let case = on_one_core("p-edf", &[(1, 3), (300, 900)], 2_700);
+    let Compared { by_order, outcome, whole, .. } = case.every_way().expect("it is admitted");
+    // The long ones are cut 149 times.
+    assert!(by_order && outcome.missed == 0);
+    assert_eq!((outcome.completed, whole), (903, 900));
+}
+
+/// An instant and the index of one of two tasks are one number of 64 bits.
+#[test]
+fn what_has_no_room_beside_an_index_is_simulated_by_plans() {
+    const FIRST_WITHOUT_ROOM: u64 = u64::MAX >> 1;
+    const PERIOD: u64 = 1 << 60;
+    for (policy, until, longest, fits) in [
+        // The last deadline, by which `p-edf` orders.
+        ("p-edf", FIRST_WITHOUT_ROOM - PERIOD - 1, PERIOD, true),
+        ("p-edf", FIRST_WITHOUT_ROOM - PERIOD, PERIOD, false),
+        // The end, and the period, by which `p-rm` orders.
+        ("p-rm", FIRST_WITHOUT_ROOM - 1, PERIOD, true),
+        ("p-rm", FIRST_WITHOUT_ROOM, PERIOD, false),
+        ("p-rm", 3 * PERIOD, FIRST_WITHOUT_ROOM - 1, true),
+        ("p-rm", 3 * PERIOD, FIRST_WITHOUT_ROOM, false),
+    ] {
+        let case = on_one_core(policy, &[(PERIOD / 4, PERIOD), (longest / 4, longest)], until);
+        let Compared { by_order, .. } = case.every_way().expect("it is admitted");
+        assert_eq!(by_order, fits, "{policy} until {until}, {longest}");
+    }
 }
 
 /// What `check` asks of any policy in the contract tests and the swarm is asked of these.

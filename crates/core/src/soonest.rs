@@ -92,9 +92,9 @@ impl Soonest {
     pub fn set(&mut self, place: usize, at: Instant) {
         let Some(own) = self.row.get_mut(place) else { return self.set_below(place, at) };
         let before = core::mem::replace(own, at);
-        if at < self.earliest {
+        if at <= self.earliest {
             (self.earliest, self.stale) = (at, false);
-        } else if at == self.earliest || before == self.earliest {
+        } else if before == self.earliest {
             self.stale = true;
         }
     }

@@ -18,7 +18,7 @@ use std::time;
 /// Bytes of journal that are gathered before they go to the file.
 const PIECE: usize = 1 << 20;
 
-/// Events and decisions between two looks at the clock, for the progress line and the caller.
+/// Events, jobs and decisions between two looks at the clock, for the progress line and the caller.
 const LOOK_EVERY: u32 = 1 << 15;
 /// How often a caller is asked whether it goes on: soon enough after Ctrl-C, and seldom enough that
 /// even a caller who takes milliseconds for the answer costs little.
@@ -35,7 +35,7 @@ pub struct Watch<'a> {
     drawn: Option<Drawn>,
     trace: Option<perfetto::Writer<Pending>>,
     unwritten: Unwritten,
-    /// Events and decisions since the last look at the clock.
+    /// Events, jobs and decisions since the last look at the clock.
     calls: u32,
     progress: Option<Progress>,
     asked: Option<Asked<'a>>,
@@ -43,6 +43,8 @@ pub struct Watch<'a> {
 
 struct Progress {
     until: Instant,
+    /// The latest that was looked at: what a late job did is told when it turns out to be late.
+    now: Instant,
     bar: output::Bar,
     started: time::Instant,
 }
@@ -87,7 +89,7 @@ impl<'a> Watch<'a> {
     #[must_use]
     pub fn with_progress(mut self, until: Instant) -> Self {
         let (bar, started) = (output::Bar::new("sim"), time::Instant::now());
-        self.progress = Some(Progress { until, bar, started });
+        self.progress = Some(Progress { until, now: Instant::ZERO, bar, started });
         self
     }
     /// Calls `caller` every 100 ms while it is simulated; to end the simulation it unwinds.
@@ -191,7 +193,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Counts an event or a decision.
+    /// Counts an event, a job or a decision.
     #[inline]
     fn count(&mut self, now: Instant) {
         self.calls += 1;
@@ -204,7 +206,8 @@ impl<'a> Watch<'a> {
     /// Looks at the clock: shows how far the simulation is, and asks the caller where it is time.
     fn look(&mut self, now: Instant) {
         if let Some(progress) = &mut self.progress {
-            let done = now.ticks() as f64 / progress.until.ticks().max(1) as f64;
+            progress.now = progress.now.max(now);
+            let done = progress.now.ticks() as f64 / progress.until.ticks().max(1) as f64;
             progress.bar.show(done, progress.started.elapsed());
         }
         if let Some(error) = self.trace.as_mut().and_then(perfetto::Writer::failure) {

@@ -2,9 +2,10 @@
 //!
 //! Where nothing happens but jobs, and no observer reads plans, what a policy of
 //! [`JobPriorities`] would plan need not be written down and read back: here the cores are given
-//! away directly, by the rules that stand there. Observers see the same events, and the same counts
-//! come out, as where the policy is asked ([`crate::run`]); `tests/tests/priorities.rs` compares
-//! them. docs/results.md has what a job takes either way ("Instructions a job").
+//! away directly, by the rules that stand there. Observers see the same events, or jobs that stand
+//! for them, and the same counts come out, as where the policy is asked ([`crate::run`]);
+//! `tests/tests/priorities.rs` compares them. docs/results.md has what a job takes either way
+//! ("Instructions a job").
 
 mod cluster;
 mod task;
@@ -102,7 +103,7 @@ pub(crate) struct Machine<'a> {
     /// next, they keep their cores.
     emptied: Vec<u32>,
     /// Clusters of which another set of jobs is pending since the last decision.
-    /// As if they were cores, of which there are as many.
+    /// Their indices, as if they were cores, of which there are no fewer.
     changed: CoreSet,
     /// Cores that may have to run another task.
     concerned: CoreSet,

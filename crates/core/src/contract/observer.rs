@@ -19,11 +19,12 @@ pub trait Observer {
     /// What decisions came to, in place of each [`Observer::planned`].
     fn decided(&mut self, _: &DecisionCounts) {}
     /// Whether it may be told of jobs as wholes ([`Observer::job`]), in place of their events.
+    /// Asked once, before the first event.
     fn takes_jobs(&self) -> bool {
         false
     }
-    /// A job is complete, of which no event was told. Jobs and events of one VCPU come in order,
-    /// those of different ones need not.
+    /// Called when a job is complete, in place of all its events. What is told of one VCPU comes in
+    /// order; of different ones it need not.
     fn job(&mut self, run: &JobRun<'_>) {
         run.each_event(|at, event| self.event(at, event));
     }
@@ -57,14 +58,12 @@ pub struct Piece {
 impl JobRun<'_> {
     /// Calls `tell` with the events that it stands for.
     pub fn each_event(&self, mut tell: impl FnMut(Instant, &Event)) {
-        let vcpu = self.job.id.vcpu;
+        let ran = |piece: &Piece| Event::Ran(piece.segment(self.job.id.vcpu));
         tell(self.job.release, &Event::Released(self.job));
-        for piece in self.pieces {
-            if piece.to == self.completed {
-                tell(self.completed, &Event::Completed(self.job.id));
-            }
-            tell(piece.to, &Event::Ran(piece.segment(vcpu)));
-        }
+        let others = self.pieces.len().saturating_sub(1);
+        self.pieces[..others].iter().for_each(|piece| tell(piece.to, &ran(piece)));
+        tell(self.completed, &Event::Completed(self.job.id));
+        self.pieces[others..].iter().for_each(|piece| tell(piece.to, &ran(piece)));
     }
 }
 

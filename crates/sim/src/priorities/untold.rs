@@ -4,11 +4,12 @@ use super::task::Task;
 use maracas_core::contract::{Event, JobRun, Observer, Piece};
 use maracas_core::{Instant, Job, JobId};
 
-/// So many pieces of a job are kept at most, so that memory has a bound; seldom one has more.
+/// So many pieces of a job are kept before its last one, so that memory has a bound; seldom one has
+/// more.
 const MOST_PIECES: usize = 64;
 
 /// The only pending job of a task, while that may still end in time and as the only one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(super) struct Untold {
     /// Whether there is one.
     is_open: bool,
@@ -16,12 +17,6 @@ pub(super) struct Untold {
     release: Instant,
     /// What ran of it.
     pieces: Vec<Piece>,
-}
-
-impl Default for Untold {
-    fn default() -> Self {
-        Self { is_open: false, release: Instant::ZERO, pieces: Vec::new() }
-    }
 }
 
 impl Task {

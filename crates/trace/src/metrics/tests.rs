@@ -1,8 +1,9 @@
+use super::Metrics;
 use crate::report::{Report, TaskReport};
 use crate::testkit::*;
-use maracas_core::contract::{Event, MemoryLimit, Usage};
+use maracas_core::contract::{self, Event, JobRun, MemoryLimit, Observer, Usage};
 use maracas_core::journal::Record;
-use maracas_core::{CoreId, Duration, Vcpu, VcpuId};
+use maracas_core::{CoreId, Duration, Job, JobId, Vcpu, VcpuId};
 use proptest::prelude::*;
 use std::num::NonZero;
 
@@ -33,6 +34,21 @@ fn pieces_of_jobs() {
     // Job 2 on the same core as job 1: the gap between jobs is nothing.
     story.released(0, 2, 20, 30).ran(FORE, (21, 24), Blocked).completed(0, 2, 24);
     assert_eq!(moves(&story.report(30)), [2, 1, 1]);
+}
+
+/// That it is the same as by events, `tests/tests/priorities.rs` holds for every report.
+#[test]
+fn jobs_are_taken_as_wholes_once_one_is_complete() {
+    let mut metrics = Metrics::new(&one(true).header);
+    let pieces = [contract::Piece { from: t(10), to: t(13), core: CoreId(0), end: Blocked }];
+    let id = JobId { vcpu: VcpuId(0), index: 1 };
+    let job = Job { id, release: t(10), deadline: t(20) };
+    let run = JobRun { job, completed: t(13), pieces: &pieces };
+    assert!(!metrics.tasks[0].job(&run));
+    let before = Job { id: JobId { index: 0, ..id }, release: t(0), deadline: t(10) };
+    let ran = contract::Piece { from: t(0), to: t(2), ..pieces[0] };
+    metrics.job(&JobRun { job: before, completed: t(2), pieces: &[ran] });
+    assert!(metrics.tasks[0].job(&run));
 }
 
 #[test]
