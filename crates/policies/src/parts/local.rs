@@ -54,11 +54,14 @@ impl Local {
     /// Exchanges what is aside with what stands on the run queue of `core`; one of them is empty.
     fn swap(&mut self, core: CoreId, plan: &mut Plan) {
         let run_queue = plan.run_queue(core);
-        if !self.aside.is_empty() || !run_queue.foreground.is_empty() {
-            core::mem::swap(&mut self.aside, &mut plan.run_queue_mut(core).foreground);
-        }
-        if !self.surplus.is_empty() || !plan.run_queue(core).background.is_empty() {
-            core::mem::swap(&mut self.surplus, &mut plan.run_queue_mut(core).background);
+        let jobs = !self.aside.is_empty() || !run_queue.foreground.is_empty();
+        let surplus = !self.surplus.is_empty() || !run_queue.background.is_empty();
+        if jobs || surplus {
+            let run_queue = plan.run_queue_mut(core);
+            core::mem::swap(&mut self.aside, &mut run_queue.foreground);
+            if surplus {
+                core::mem::swap(&mut self.surplus, &mut run_queue.background);
+            }
         }
     }
 
@@ -127,12 +130,13 @@ impl Local {
     /// Takes the right of way over ties from what ran before: `queued` is its entry.
     pub(crate) fn demote(&mut self, queued: &mut Option<Key>, plan: &mut Plan) {
         if let Some(key) = queued.filter(|key| key.tie == Key::RUNNING) {
-            let waiting = Key { tie: WAITING, ..key };
-            let (from, to) = (self.queue.remove(key), self.queue.insert(waiting));
-            let run_queue = self.run_queue(plan);
-            let grant = run_queue.remove(from);
-            run_queue.insert(to, grant);
-            *queued = Some(waiting);
+            let (from, to) = self.queue.retie(key, WAITING);
+            if from != to {
+                let run_queue = self.run_queue(plan);
+                let grant = run_queue.remove(from);
+                run_queue.insert(to, grant);
+            }
+            *queued = Some(Key { tie: WAITING, ..key });
         }
     }
     /// Gives the right of way over ties to what is first; its entry.

@@ -23,26 +23,23 @@ impl Hierarchy {
     fn choose(&mut self, set: usize, now: Instant, plan: &mut Plan) {
         let own = &mut self.sets[set];
         let (core, before) = (own.core, own.heads);
-        let (mut due, mut phase) = (Instant::NEVER, None);
+        let (mut due, mut runs) = (Instant::NEVER, [Some((Class::A, core)), None]);
         if let Some(window) = &mut own.window {
             let last = window.phase;
             window.choose(own.lent_core, own.queue.late_class(now), self.manner);
             own.news.add_if(window.phase != last);
-            (due, phase) = (window.next_event(now), Some(window.phase));
+            due = window.next_event(now);
+            runs = match window.phase {
+                Phase::Waiting => [None; 2],
+                Phase::Alone(class) => [Some((class, core)), None],
+                Phase::Parallel { away, on } => [Some((away, on)), Some((away.other(), core))],
+            };
         }
-        let runs = match phase {
-            None => [Some((None, core)), None],
-            Some(Phase::Waiting) => [None; 2],
-            Some(Phase::Alone(class)) => [Some((Some(class), core)), None],
-            Some(Phase::Parallel { away, on }) => {
-                [Some((Some(away), on)), Some((Some(away.other()), core))]
-            }
-        };
         // Where neither queue nor classes nor phase changed, neither did the choice.
         let news = core::mem::take(&mut own.news);
         if news != News::Nothing {
             for (class, _) in runs.iter().flatten() {
-                let head = &mut own.heads[class.map_or(0, Class::index)];
+                let head = &mut own.heads[class.index()];
                 *head = own.queue.most_urgent(*class, *head);
             }
         }
@@ -50,11 +47,10 @@ impl Hierarchy {
         self.agenda.wait(set, due);
         plan.set_core_wake(core, due);
         // Masters that led before and no longer do stop.
-        let led = |run: Option<(Option<Class>, CoreId)>| {
-            heads[run?.0.map_or(0, Class::index)].and_then(Key::guest)
-        };
+        let guest = |head: Option<Key>| head.and_then(Key::guest);
+        let led = |run: Option<(Class, CoreId)>| guest(heads[run?.0.index()]);
         let led = [led(runs[0]), led(runs[1])];
-        for guest in [before[0].and_then(Key::guest), before[1].and_then(Key::guest)] {
+        for guest in [guest(before[0]), guest(before[1])] {
             if guest.is_some() && guest != led[0] && guest != led[1] {
                 guest.into_iter().for_each(|guest| self.lend(guest, None, now));
             }
@@ -66,9 +62,7 @@ impl Hierarchy {
             // A master passes its core on to its own set.
             match (runs[place], led[place]) {
                 (Some((_, core)), Some(guest)) => self.lend(guest, Some(core), now),
-                (Some((class, core)), None) => {
-                    self.serve(core, Some(Source { set, class }), news);
-                }
+                (Some((class, core)), None) => self.serve(core, Some(Source { set, class }), news),
                 (None, _) => {}
             }
         }
@@ -109,34 +103,36 @@ impl Hierarchy {
             plan.run_queue_mut(core).foreground.remove(0);
             return;
         }
-        let mut run_queue = core::mem::take(&mut self.scratch);
-        run_queue.clear();
+        let (mut shown, mut rest): (&[Grant], &[Grant]) = (&[], &[]);
         if let Some(Source { set, class }) = self.sources[place] {
             let own = &self.sets[set];
-            let is_whole = own.show(class, &mut run_queue);
+            let [first, second] = &mut self.scratch;
+            let is_whole;
+            (shown, is_whole) = own.show(class, first);
             // Nothing else has a claim to a core on which a class runs alone. A master that waits
             // in that class may not be passed over.
             if is_whole
                 && self.manner.work_conserving
-                && let Some(class) = class
                 && own.core == core
                 && own.window.as_ref().is_some_and(|window| window.phase == Phase::Alone(class))
             {
-                own.show(Some(class.other()), &mut run_queue);
+                (rest, _) = own.show(class.other(), second);
             }
         }
-        if plan.run_queue(core).foreground != run_queue {
-            core::mem::swap(&mut plan.run_queue_mut(core).foreground, &mut run_queue);
+        if plan.run_queue(core).foreground.split_at_checked(shown.len()) != Some((shown, rest)) {
+            let run_queue = &mut plan.run_queue_mut(core).foreground;
+            run_queue.clear();
+            run_queue.extend_from_slice(shown);
+            run_queue.extend_from_slice(rest);
         }
-        self.scratch = run_queue;
     }
 }
 
 impl Set {
-    /// Adds what is pending of a class; whether no master stands in the way.
+    /// What is pending of a class, up to the first master, and whether there is none.
     #[inline]
-    fn show(&self, class: Option<Class>, run_queue: &mut Vec<Grant>) -> bool {
-        self.queue.show(class, self.heads[class.map_or(0, Class::index)], run_queue)
+    fn show<'a>(&'a self, class: Class, scratch: &'a mut Vec<Grant>) -> (&'a [Grant], bool) {
+        self.queue.show(class, self.heads[class.index()], scratch)
     }
 }
 

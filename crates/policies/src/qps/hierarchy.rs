@@ -41,8 +41,8 @@ pub(super) struct Hierarchy {
     changed: Vec<(VcpuId, u32)>,
     /// Tasks that left since then: they may stand behind their sets' run queues.
     gone: Vec<VcpuId>,
-    /// A run queue under construction.
-    pub(super) scratch: Vec<Grant>,
+    /// Parts of a run queue under construction, where they stand nowhere as they are.
+    pub(super) scratch: [Vec<Grant>; 2],
     pub(super) counts: Counts,
 }
 
@@ -89,7 +89,7 @@ impl Hierarchy {
             is_unwritten: Vec::new(),
             changed: Vec::new(),
             gone: Vec::new(),
-            scratch: Vec::new(),
+            scratch: Default::default(),
             counts: Counts::default(),
         }
     }

@@ -45,7 +45,7 @@ impl Hierarchy {
         let Some((latest_release, deadline)) = self.outlook(set, now) else {
             if ended.is_some() {
                 self.counts.mode_changes += 1;
-                self.sets[set].news = News::Other;
+                self.join(set);
                 self.requeue_master(set);
             }
             return;
@@ -152,6 +152,15 @@ impl Hierarchy {
             self.set_class(set, &member, if in_a { Class::A } else { Class::B });
         }
         load
+    }
+
+    /// Has a set go by EDF: all its items are of class A.
+    fn join(&mut self, set: usize) {
+        self.sets[set].news = News::Other;
+        for place in 0..self.sets[set].members.len() {
+            let member = self.sets[set].members[place];
+            self.set_class(set, &member, Class::A);
+        }
     }
 
     /// Says in which class of a set an item is, to the item and to its entry in the queue.

@@ -83,6 +83,11 @@ impl Task {
     /// Charges a segment that ended at `to`; whether its standing in its set's queue or its grant
     /// changed. Where it is reported after a later job's release, that job does not pay for it.
     pub(super) fn charge(&mut self, to: Instant, service: Duration) -> bool {
+        // Nearly always one job is pending, and has budget left.
+        if self.late.is_none() && to > self.opened && self.used + service < self.until {
+            self.used += service;
+            return false;
+        }
         let before = (self.wanted(true), self.until);
         self.used += service;
         if to <= self.opened {

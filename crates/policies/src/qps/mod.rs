@@ -167,7 +167,7 @@ fn packed(grid: &Grid, system: &System, params: &Params) -> Vec<Blueprint> {
     offline::hierarchy(grid, system.vcpus.iter().map(rate), system.cores.len(), fit)
 }
 
-/// One of the two parts of a major set's items.
+/// One of the two parts of a major set's items; while a set goes by EDF, all are of class A.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Class {
     A,
@@ -288,7 +288,7 @@ struct Set {
     excess: u64,
     /// The items that have work left.
     queue: Queue,
-    /// The item chosen last, by class; in EDF mode the first of the two.
+    /// The item chosen last, by class.
     heads: [Option<Key>; 2],
     window: Option<Window>,
     /// Up to when its budgets are charged.
@@ -333,11 +333,11 @@ impl News {
     }
 }
 
-/// Whose pending tasks a core runs: those of one class, or all of a set.
+/// Whose pending tasks a core runs: those of one class of a set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Source {
     set: usize,
-    class: Option<Class>,
+    class: Class,
 }
 
 struct Qps {

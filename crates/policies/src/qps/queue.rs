@@ -42,71 +42,72 @@ impl Key {
     }
 }
 
-/// A pending item, with all that dispatching looks at.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
-    pub(super) key: Key,
-    pub(super) class: Class,
-    /// Of a task: where its grants end.
-    pub(super) until: Duration,
-}
-
-impl Entry {
-    /// Whether it is of a class, or of any.
-    #[inline]
-    pub(super) fn is_of(&self, class: Option<Class>) -> bool {
-        class.is_none_or(|class| class == self.class)
-    }
-}
-
-/// The pending items of a set, the most urgent first. A set has few: a search goes from one to the
-/// next.
+/// The pending items of a set, the most urgent first, by their classes. What goes by EDF is all in
+/// class A. A set has few: a search goes from one to the next.
 #[derive(Default, Debug)]
 pub(super) struct Queue {
-    entries: Vec<Entry>,
+    classes: [Line; 2],
+}
+
+/// The pending items of a class.
+#[derive(Default, Debug)]
+struct Line {
+    keys: Vec<Key>,
+    /// What each is granted; of a master this says nothing.
+    grants: Vec<Grant>,
+    /// How many of them are masters.
+    masters: usize,
 }
 
 impl Queue {
     /// The item of a class to be chosen, where `before` was last.
     #[inline]
-    pub(super) fn most_urgent(&self, class: Option<Class>, before: Option<Key>) -> Option<Key> {
-        let mut own = self.entries.iter().filter(|entry| entry.is_of(class)).map(|entry| entry.key);
-        let first = own.next()?;
-        let ties = own.take_while(|key| key.deadline == first.deadline);
-        Some(before.filter(|before| ties.into_iter().any(|key| key == *before)).unwrap_or(first))
+    pub(super) fn most_urgent(&self, class: Class, before: Option<Key>) -> Option<Key> {
+        let keys = &self.classes[class.index()].keys;
+        let first = keys.first().copied();
+        if first == before {
+            return first;
+        }
+        let mut ties = keys.iter().take_while(|key| key.deadline == keys[0].deadline);
+        before.filter(|before| ties.any(|key| key == before)).or(first)
     }
     /// The class of a late job: rounded budgets and late decisions make such.
     #[inline]
     pub(super) fn late_class(&self, now: Instant) -> Option<Class> {
-        self.entries.first().filter(|entry| entry.key.deadline <= now).map(|entry| entry.class)
+        let first = |class: Class| self.classes[class.index()].keys.first();
+        let is_late = |class: &Class| first(*class).is_some_and(|key| key.deadline <= now);
+        let late = [Class::A, Class::B].into_iter().filter(is_late);
+        late.min_by_key(|class| first(*class).copied())
     }
 
-    /// Adds the tasks of a class in the order of their deadlines, the chosen one first, up to the
-    /// first master: that one starts something on another core, which needs a decision. Whether
-    /// there was none.
+    /// The tasks of a class in the order of their deadlines, the chosen one first, up to the first
+    /// master: that one starts something on another core, which needs a decision. Whether there was
+    /// none.
     #[inline]
-    pub(super) fn show(
-        &self,
-        class: Option<Class>,
+    pub(super) fn show<'a>(
+        &'a self,
+        class: Class,
         head: Option<Key>,
-        run_queue: &mut Vec<Grant>,
-    ) -> bool {
-        let own = |entry: &&Entry| entry.is_of(class);
-        let Some(first) = self.entries.iter().find(own) else { return true };
-        // Nearly always it is the chosen one, or that has nothing left.
-        let is_chosen = |entry: &&Entry| Some(entry.key) == head;
-        if !is_chosen(&first)
-            && let Some(chosen) = self.entries.iter().filter(own).find(is_chosen)
+        scratch: &'a mut Vec<Grant>,
+    ) -> (&'a [Grant], bool) {
+        let line = &self.classes[class.index()];
+        // Nearly always the first is the chosen one, or that has nothing left.
+        if line.keys.first() != head.as_ref()
+            && let Some(chosen) = line.keys.iter().position(|key| Some(*key) == head)
         {
-            let others = self.entries.iter().filter(own).filter(|entry| !is_chosen(entry));
-            return show(core::iter::once(chosen).chain(others), run_queue);
+            return line.show_first(chosen, scratch);
         }
-        show(self.entries.iter().filter(own), run_queue)
+        let is_master = |key: &Key| key.guest().is_some();
+        let master = if line.masters == 0 { None } else { line.keys.iter().position(is_master) };
+        (&line.grants[..master.unwrap_or(line.grants.len())], master.is_none())
     }
     /// Says in which class an item is, if it is pending.
     pub(super) fn set_class(&mut self, item: Item, class: Class) {
-        let own = |entry: &&mut Entry| entry.key.item() == item;
-        self.entries.iter_mut().filter(own).for_each(|entry| entry.class = class);
+        let other = &mut self.classes[class.other().index()];
+        if let Some(place) = other.keys.iter().position(|key| key.item() == item) {
+            let (key, grant) = other.remove(place);
+            self.classes[class.index()].insert(key, grant);
+        }
     }
     /// Brings an item's entry in step with the deadline by which it is `wanted`, if at all, and
     /// with where its grants end; `queued` is the deadline by which it stands here. Whether
@@ -118,34 +119,55 @@ impl Queue {
         queued: &mut Option<Instant>,
         wanted: Option<Instant>,
     ) -> bool {
+        let line = &mut self.classes[class.index()];
         let place = queued.and_then(|deadline| {
             let key = Key::new(deadline, item);
-            self.entries.iter().position(|entry| entry.key == key)
+            line.keys.iter().position(|other| *other == key)
         });
         if *queued == wanted {
             let Some(place) = place else { return false };
-            return core::mem::replace(&mut self.entries[place].until, until) != until;
+            let limit = Limit(until);
+            return core::mem::replace(&mut line.grants[place].until, limit) != limit;
         }
         *queued = wanted;
         if let Some(place) = place {
-            self.entries.remove(place);
+            line.remove(place);
         }
         if let Some(deadline) = wanted {
-            let key = Key::new(deadline, item);
-            let behind = self.entries.iter().position(|other| key < other.key);
-            let place = behind.unwrap_or(self.entries.len());
-            self.entries.insert(place, Entry { key, class, until });
+            let vcpu = if let Item::Task(vcpu) = item { vcpu } else { VcpuId(u32::MAX) };
+            line.insert(Key::new(deadline, item), Grant::new(vcpu, Limit(until)));
         }
         true
     }
 }
 
-/// Adds what entries grant, up to the first master; whether there was none.
-#[inline]
-fn show<'a>(entries: impl Iterator<Item = &'a Entry>, run_queue: &mut Vec<Grant>) -> bool {
-    for entry in entries {
-        let Item::Task(vcpu) = entry.key.item() else { return false };
-        run_queue.push(Grant::new(vcpu, Limit(entry.until)));
+impl Line {
+    /// As [`Queue::show`], with the one at `chosen` before all others.
+    #[cold]
+    fn show_first<'a>(&self, chosen: usize, scratch: &'a mut Vec<Grant>) -> (&'a [Grant], bool) {
+        let others = (0..self.keys.len()).filter(|place| *place != chosen);
+        let is_task = |place: &usize| self.keys[*place].guest().is_none();
+        let tasks = core::iter::once(chosen).chain(others).take_while(is_task);
+        scratch.clear();
+        scratch.extend(tasks.map(|place| self.grants[place]));
+        (scratch, scratch.len() == self.keys.len())
     }
-    true
+    fn insert(&mut self, key: Key, grant: Grant) {
+        self.masters += usize::from(key.guest().is_some());
+        match self.keys.iter().position(|other| key < *other) {
+            Some(place) => {
+                self.keys.insert(place, key);
+                self.grants.insert(place, grant);
+            }
+            None => {
+                self.keys.push(key);
+                self.grants.push(grant);
+            }
+        }
+    }
+    fn remove(&mut self, place: usize) -> (Key, Grant) {
+        let key = self.keys.remove(place);
+        self.masters -= usize::from(key.guest().is_some());
+        (key, self.grants.remove(place))
+    }
 }

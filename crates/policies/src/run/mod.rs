@@ -218,6 +218,8 @@ struct Task {
     /// Of a sporadic task whose server is reduced: its subsystem, and its place there.
     windowed: Option<(usize, usize)>,
     queued: Option<Key>,
+    /// Whether it may use surplus time.
+    surplus: bool,
     /// Whether it stands in `changed`.
     changed: bool,
 }
@@ -249,6 +251,8 @@ struct Run {
     tasks: ByVcpu<Task>,
     servers: Vec<Server>,
     reduced: Vec<Reduced>,
+    /// When one of their virtual schedules goes on.
+    next: Instant,
     /// Tasks whose backlog changed since the last decision.
     changed: Vec<VcpuId>,
     /// Tasks that left since.
@@ -269,6 +273,7 @@ impl Run {
             tasks: ByVcpu::default(),
             servers: Vec::new(),
             reduced: Vec::new(),
+            next: Instant::ZERO,
             changed: Vec::new(),
             gone: Vec::new(),
             touched: Vec::new(),
@@ -307,7 +312,7 @@ impl Run {
     fn task(&self, vcpu: &Vcpu, server: usize, windowed: Option<(usize, usize)>) -> Task {
         let none = Params::new();
         let backlog = if self.precise { Backlog::cut(vcpu) } else { Backlog::new(vcpu, &none) };
-        Task { backlog, server, windowed, queued: None, changed: false }
+        Task { backlog, server, windowed, queued: None, surplus: false, changed: false }
     }
 }
 
@@ -360,41 +365,20 @@ impl Policy for Run {
 
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
         self.table.reply(plan);
-        while let Some((vcpu, mut task)) = self.gone.pop() {
-            let jobs = &mut self.servers[task.server].jobs;
-            jobs.withdraw(&mut task.queued, plan);
-            jobs.allow_surplus(vcpu, false, plan);
-            self.touch(task.server);
+        if !self.gone.is_empty() {
+            self.take_out(plan);
         }
         while let Some(vcpu) = self.changed.pop() {
-            let Some(task) = self.tasks.get_mut(vcpu) else { continue };
-            task.changed = false;
-            let jobs = &mut self.servers[task.server].jobs;
-            let reordered = jobs.requeue(vcpu, &task.backlog, &mut task.queued, plan);
-            if self.surplus {
-                jobs.allow_surplus(vcpu, task.backlog.is_spent(), plan);
-            }
-            if reordered {
-                let server = task.server;
-                self.touch(server);
-            }
+            self.requeue(vcpu, plan);
         }
-        let mut wake = Instant::NEVER;
-        for place in 0..self.reduced.len() {
-            let schedule = &mut self.reduced[place].schedule;
-            if schedule.next() <= now {
-                self.tree_updates += 1;
-                if schedule.advance(now) {
-                    self.assign_cores(place, plan);
-                }
-            }
-            wake = wake.min(self.reduced[place].schedule.next());
+        if self.next <= now {
+            self.advance(now, plan);
         }
         while let Some(server) = self.touched.pop() {
             self.servers[server].touched = false;
             self.note_first(server, plan);
         }
-        plan.wake = wake;
+        plan.wake = self.next;
     }
 
     fn statistics(&self) -> Vec<Statistic> {
@@ -424,32 +408,79 @@ impl Run {
         }
     }
 
+    /// Brings a task's place on its server, and what it may use of idle time, in step with its jobs.
+    #[inline]
+    fn requeue(&mut self, vcpu: VcpuId, plan: &mut Plan) {
+        let Some(task) = self.tasks.get_mut(vcpu) else { return };
+        task.changed = false;
+        let (server, jobs) = (task.server, &mut self.servers[task.server].jobs);
+        let reordered = jobs.requeue(vcpu, &task.backlog, &mut task.queued, plan);
+        let spent = self.surplus && task.backlog.is_spent();
+        if core::mem::replace(&mut task.surplus, spent) != spent {
+            jobs.allow_surplus(vcpu, spent, plan);
+        }
+        if reordered {
+            self.touch(server);
+        }
+    }
+
+    /// Takes the jobs of tasks that left off their servers.
+    #[cold]
+    fn take_out(&mut self, plan: &mut Plan) {
+        while let Some((vcpu, mut task)) = self.gone.pop() {
+            let jobs = &mut self.servers[task.server].jobs;
+            jobs.withdraw(&mut task.queued, plan);
+            jobs.allow_surplus(vcpu, false, plan);
+            self.touch(task.server);
+        }
+    }
+
+    /// Goes on with the virtual schedules to `now`.
+    fn advance(&mut self, now: Instant, plan: &mut Plan) {
+        self.next = Instant::NEVER;
+        for place in 0..self.reduced.len() {
+            let schedule = &mut self.reduced[place].schedule;
+            if schedule.next() <= now {
+                self.tree_updates += 1;
+                if schedule.advance(now) {
+                    self.assign_cores(place, plan);
+                }
+            }
+            self.next = self.next.min(self.reduced[place].schedule.next());
+        }
+    }
+
     /// Brings the run queues of a subsystem in step with what is selected.
     fn assign_cores(&mut self, place: usize, plan: &mut Plan) {
         let Reduced { schedule, first, cores, free, unplaced } = &mut self.reduced[place];
         let servers = &mut self.servers[*first..];
-        schedule.take_changed(unplaced);
-        unplaced.retain(|at| {
-            let on = schedule.is_selected(*at);
-            if !on && let Some(core) = servers[*at].jobs.deselect(plan) {
-                free.insert(core);
-            }
-            on && servers[*at].jobs.core().is_none()
-        });
-        for any in [false, true] {
-            unplaced.retain(|at| {
-                let Server { jobs, touched } = &mut servers[*at];
-                let last = jobs.last().filter(|core| free.contains(*core));
-                let Some(core) = (if any { free.first() } else { last }) else { return true };
-                free.remove(core);
-                jobs.select(core, plan);
-                if !core::mem::replace(touched, true) {
-                    self.touched.push(*first + *at);
-                }
-                false
-            });
+        let changed = schedule.changed();
+        for at in changed.iter().filter(|at| !schedule.is_selected(**at)) {
+            servers[*at].jobs.deselect(plan).into_iter().for_each(|core| free.insert(core));
         }
-        assert!(unplaced.is_empty() && free.is_empty(), "{free:?} of {cores:?} have no server");
+        let mut select = |server: &mut Server, at: usize, core, free: &mut CoreSet| {
+            free.remove(core);
+            server.jobs.select(core, plan);
+            if !core::mem::replace(&mut server.touched, true) {
+                self.touched.push(*first + at);
+            }
+        };
+        for at in changed {
+            let server = &mut servers[*at];
+            if !schedule.is_selected(*at) || server.jobs.core().is_some() {
+                continue;
+            }
+            match server.jobs.last().filter(|core| free.contains(*core)) {
+                Some(core) => select(server, *at, core, free),
+                None => unplaced.push(*at),
+            }
+        }
+        for at in unplaced.drain(..) {
+            let core = free.first().expect("as many are selected as there are cores");
+            select(&mut servers[at], at, core, free);
+        }
+        schedule.forget_changed();
+        assert!(free.is_empty(), "{free:?} of {cores:?} have no server");
     }
 
     /// Notes what runs first on a selected server's run queue, for ties to come.

@@ -11,8 +11,12 @@ mod tests;
 use super::reduce::Task;
 use crate::tree;
 use alloc::vec::Vec;
+use core::hint::select_unpredictable;
 use core::ops::Range;
 use maracas_core::{Instant, Rate};
+
+/// The urgency of a dual without budget: less than any deadline.
+const SPENT: u64 = u64::MAX;
 
 /// A server of the tree, merged with its dual in the level above (the root has none).
 #[derive(Clone, Debug)]
@@ -26,16 +30,25 @@ struct Node {
     /// Until its dual has run this long since the start, it has budget in this window. A reading
     /// of a meter like [`maracas_core::contract::Limit`]: rounding never adds up.
     limit: u64,
-    /// How long its dual has run since the start.
+    /// How long its dual has run since the start, charged up to where its parent's `since` is.
     used: u64,
     /// Whether it runs. Its dual runs exactly when it does not, as far as their parent runs.
     on: bool,
+    /// At level 0: the places of its tasks.
+    tasks: Range<usize>,
+}
+
+/// What a server above level 0 serves.
+#[derive(Clone, Debug)]
+struct Service {
     /// The node whose dual it picked last.
     picked: Option<usize>,
     /// The one of its children that does not run: what it picked last, while it runs itself.
     rests: Option<usize>,
-    /// At level 0: the places of its tasks.
-    tasks: Range<usize>,
+    /// Up to when the dual of that one is charged.
+    since: u64,
+    /// When it picks again: at the end of its window, or where what it serves has spent its budget.
+    until: u64,
 }
 
 /// The next release of a periodic task, at which its current job, or the dummy job before its
@@ -65,17 +78,21 @@ impl Release {
 pub(super) struct Subsystem {
     /// Breadth first: the root, and at last the servers of level 0.
     nodes: Vec<Node>,
+    /// By node: the deadline of its dual while that has budget, else [`SPENT`].
+    urgencies: Vec<u64>,
+    /// Of the nodes above level 0.
+    services: Vec<Service>,
     first_leaf: usize,
     releases: Vec<Release>,
     /// How many servers of level 0 are to run at any instant, and how many do.
     cores: usize,
     running: usize,
     /// The servers of level 0 that began to run or ceased to, by their places among these, since
-    /// [`Subsystem::take_changed`] last asked.
+    /// [`Subsystem::forget_changed`].
     changed: Vec<usize>,
     /// Whether every budget is a whole number of ticks.
     exact: bool,
-    /// Up to when duals are charged.
+    /// Up to when servers are selected.
     clock: u64,
     /// When the next window opens or the next budget is spent.
     next: u64,
@@ -110,15 +127,29 @@ impl Subsystem {
                 limit: 0,
                 used: 0,
                 on: true,
-                picked: None,
-                rests: None,
                 tasks: from.1..releases.len(),
             });
         }
         // Before anything is picked all leaves run.
         let (cores, running) = (subsystem.cores.len(), nodes.len() - first_leaf);
         let changed = (0..running).collect();
-        Self { nodes, first_leaf, releases, cores, running, changed, exact, clock: 0, next: 0 }
+        let urgencies = alloc::vec![SPENT; nodes.len()];
+        let begin = Service { picked: None, rests: None, since: 0, until: 0 };
+        let services = alloc::vec![begin; first_leaf];
+        let (clock, next) = (0, 0);
+        Self {
+            nodes,
+            urgencies,
+            services,
+            first_leaf,
+            releases,
+            cores,
+            running,
+            changed,
+            exact,
+            clock,
+            next,
+        }
     }
 
     /// The next instant at which [`Subsystem::advance`] has something to do.
@@ -129,15 +160,14 @@ impl Subsystem {
     pub(super) fn is_selected(&self, leaf: usize) -> bool {
         self.nodes[self.first_leaf + leaf].on
     }
-    /// Adds to `changed`, in the order of the tree, the servers of level 0 of which this may have
-    /// changed since it was last asked.
-    pub(super) fn take_changed(&mut self, changed: &mut Vec<usize>) {
-        // Of a parent, what runs again comes before what rests; late decisions may repeat one.
-        if !self.changed.is_sorted_by(|one, next| one < next) {
-            self.changed.sort_unstable();
-            self.changed.dedup();
-        }
-        changed.append(&mut self.changed);
+    /// The servers of level 0 of which this may have changed since [`Subsystem::forget_changed`],
+    /// in the order of the tree.
+    pub(super) fn changed(&self) -> &[usize] {
+        &self.changed
+    }
+    /// Forgets what changed so far.
+    pub(super) fn forget_changed(&mut self) {
+        self.changed.clear();
     }
 
     /// A job of the sporadic task at `place`, in the order of the tree, is due at `deadline`.
@@ -148,100 +178,134 @@ impl Subsystem {
     /// Goes on to `now`; whether anything else may be selected than before.
     pub(super) fn advance(&mut self, now: Instant) -> bool {
         while self.next <= now.ticks() && self.next != u64::MAX {
-            let at = self.next;
-            self.charge(at);
-            if self.nodes[0].deadline == at {
-                self.open_windows(at);
+            self.clock = self.next;
+            if self.nodes[0].deadline == self.clock {
+                self.open_window(0);
             }
             self.select();
+        }
+        // Late decisions may repeat one.
+        if !self.changed.is_sorted_by(|one, next| one < next) {
+            self.changed.sort_unstable();
+            self.changed.dedup();
         }
         !self.changed.is_empty()
     }
 
-    /// Every picked dual of a running server ran since the last instant.
-    fn charge(&mut self, at: u64) {
-        let time = at - self.clock;
-        self.clock = at;
-        for server in 0..self.first_leaf {
-            if let Node { on: true, picked: Some(child), .. } = self.nodes[server] {
-                self.nodes[child].used += time;
+    /// RUN's rule for deadlines and budgets: every server whose deadline is now gets the earliest
+    /// of its clients' next deadlines, and its dual the budget for the time until then. None of its
+    /// clients has an earlier deadline than its own, so those whose deadline is now are below it.
+    fn open_window(&mut self, place: usize) {
+        let at = self.clock;
+        let Node { children, tasks, .. } = &self.nodes[place];
+        let (children, tasks) = (children.clone(), tasks.clone());
+        let deadline = if place < self.first_leaf {
+            self.charge(place);
+            self.services[place].until = at;
+            let mut earliest = u64::MAX;
+            for child in children {
+                if self.nodes[child].deadline == at {
+                    self.open_window(child);
+                }
+                earliest = earliest.min(self.nodes[child].deadline);
             }
-        }
+            earliest
+        } else {
+            let tasks = self.releases[tasks].iter_mut();
+            tasks.fold(u64::MAX, |earliest, task| earliest.min(task.pass(at)))
+        };
+        let node = &mut self.nodes[place];
+        assert!(
+            !self.exact || node.limit == node.used,
+            "node {place} used {} of {} when its window closes at {at}",
+            node.used,
+            node.limit
+        );
+        node.deadline = deadline;
+        node.limit = share(node.dual, deadline);
+        let has_budget = node.used < node.limit;
+        self.urgencies[place] = if has_budget { deadline.min(SPENT - 1) } else { SPENT };
     }
 
-    /// RUN's rule for deadlines and budgets: every server whose deadline is `at` gets the earliest
-    /// of its clients' next deadlines, and its dual the budget for the time until then.
-    fn open_windows(&mut self, at: u64) {
-        for place in (0..self.nodes.len()).rev() {
-            if self.nodes[place].deadline != at {
-                continue;
+    /// What a server serves ran since it was charged last.
+    fn charge(&mut self, server: usize) {
+        let service = &mut self.services[server];
+        let time = self.clock - service.since;
+        service.since = self.clock;
+        if let Some(child) = service.rests {
+            let node = &mut self.nodes[child];
+            node.used += time;
+            if node.used >= node.limit {
+                self.urgencies[child] = SPENT;
             }
-            let Node { ref children, ref tasks, limit, used, .. } = self.nodes[place];
-            assert!(
-                !self.exact || limit == used,
-                "node {place} used {used} of {limit} when its window closes at {at}"
-            );
-            let deadline = if place < self.first_leaf {
-                self.nodes[children.clone()].iter().map(|child| child.deadline).min()
-            } else {
-                self.releases[tasks.clone()].iter_mut().map(|task| task.pass(at)).min()
-            };
-            let node = &mut self.nodes[place];
-            node.deadline = deadline.unwrap_or(u64::MAX);
-            node.limit = share(node.dual, node.deadline);
         }
     }
 
     /// SELECT from the root down: a running server picks one of its duals, whose primal rests; all
-    /// other primals run, and all under a server that does not run.
+    /// other primals run, and all under a server that does not run. Where neither a window opened
+    /// nor a budget was spent, a server goes on with what it picked.
     fn select(&mut self) {
         let mut next = self.nodes[0].deadline;
         for server in 0..self.first_leaf {
-            let rests = self.nodes[server].on.then(|| self.pick(server));
-            if let Some(child) = rests {
-                self.nodes[server].picked = rests;
-                let Node { limit, used, .. } = self.nodes[child];
-                // The last one picked goes on where rounding leaves no task a budget.
-                let left = if limit > used { limit - used } else { u64::MAX };
-                next = next.min(self.clock.saturating_add(left));
+            if self.services[server].until <= self.clock {
+                self.turn(server);
             }
-            let rested = core::mem::replace(&mut self.nodes[server].rests, rests);
-            if rested != rests {
-                rested.into_iter().for_each(|child| self.set_on(child, true));
-                rests.into_iter().for_each(|child| self.set_on(child, false));
-            }
+            next = next.min(self.services[server].until);
         }
         let running = self.running;
         assert_eq!(running, self.cores, "servers selected for so many cores at {}", self.clock);
         self.next = next;
     }
 
-    /// A node begins to run or ceases to.
-    fn set_on(&mut self, node: usize, on: bool) {
+    /// A server picks anew, or ceases to serve as it runs no more.
+    fn turn(&mut self, server: usize) {
+        self.charge(server);
+        let rests = self.nodes[server].on.then(|| self.pick(server));
+        let service = &mut self.services[server];
+        service.until = u64::MAX;
+        if let Some(child) = rests {
+            service.picked = rests;
+            let Node { limit, used, .. } = self.nodes[child];
+            // The last one picked goes on where rounding leaves no task a budget.
+            if used < limit {
+                service.until = self.clock.saturating_add(limit - used);
+            }
+        }
+        match (core::mem::replace(&mut service.rests, rests), rests) {
+            (Some(rested), Some(rests)) if rested == rests => {}
+            (Some(rested), Some(rests)) => {
+                self.switch(rested.min(rests));
+                self.switch(rested.max(rests));
+            }
+            (None, Some(node)) | (Some(node), None) => self.switch(node),
+            (None, None) => {}
+        }
+    }
+
+    /// A node that rested runs again, or one that ran rests.
+    fn switch(&mut self, node: usize) {
+        let on = !self.nodes[node].on;
         self.nodes[node].on = on;
         if let Some(leaf) = node.checked_sub(self.first_leaf) {
             self.running = if on { self.running + 1 } else { self.running - 1 };
             self.changed.push(leaf);
+        } else {
+            self.services[node].until = self.clock;
         }
     }
 
     /// EDF among the duals with budget; equal deadlines: the one picked last, then in the order
     /// of the tree.
     fn pick(&self, server: usize) -> usize {
-        let Node { ref children, picked, .. } = self.nodes[server];
-        let mut best: Option<usize> = None;
-        for child in children.clone() {
-            let Node { deadline, limit, used, .. } = self.nodes[child];
-            let beats = |best: usize| {
-                let other = self.nodes[best].deadline;
-                deadline < other || deadline == other && picked == Some(child)
-            };
-            if used < limit && best.is_none_or(beats) {
-                best = Some(child);
-            }
+        let (children, picked) = (&self.nodes[server].children, self.services[server].picked);
+        let (mut best, mut least) = (children.start, SPENT);
+        for (child, urgency) in children.clone().zip(&self.urgencies[children.clone()]) {
+            // No processor could predict which is the first.
+            best = select_unpredictable(*urgency < least, child, best);
+            least = least.min(*urgency);
         }
-        assert!(best.is_some() || !self.exact, "server {server} has no dual with budget left");
-        best.or(picked).unwrap_or(children.start)
+        assert!(least != SPENT || !self.exact, "server {server} has no dual with budget left");
+        picked.filter(|picked| self.urgencies[*picked] == least).unwrap_or(best)
     }
 }
 
