@@ -22,7 +22,7 @@ impl Hierarchy {
     /// start and stop with that.
     fn choose(&mut self, set: usize, now: Instant, plan: &mut Plan) {
         let own = &mut self.sets[set];
-        let (core, before) = (own.core, own.heads);
+        let core = own.core;
         let (mut due, mut runs) = (Instant::NEVER, [Some((Class::A, core)), None]);
         if let Some(window) = &mut own.window {
             let last = window.phase;
@@ -37,20 +37,21 @@ impl Hierarchy {
         }
         // Where neither queue nor classes nor phase changed, neither did the choice.
         let news = core::mem::take(&mut own.news);
-        if news != News::Nothing {
-            for (class, _) in runs.iter().flatten() {
-                let head = &mut own.heads[class.index()];
-                *head = own.queue.most_urgent(*class, *head);
+        let guest = |head: Option<Key>| head.and_then(Key::guest);
+        let (before, mut led) = ([guest(own.heads[0]), guest(own.heads[1])], [None; 2]);
+        for (run, led) in runs.iter().zip(&mut led) {
+            let Some((class, _)) = *run else { continue };
+            let mut head = own.heads[class.index()];
+            if news != News::Nothing {
+                head = own.queue.most_urgent(class, head);
+                own.heads[class.index()] = head;
             }
+            *led = guest(head);
         }
-        let heads = own.heads;
         self.agenda.wait(set, due);
         plan.set_core_wake(core, due);
         // Masters that led before and no longer do stop.
-        let guest = |head: Option<Key>| head.and_then(Key::guest);
-        let led = |run: Option<(Class, CoreId)>| guest(heads[run?.0.index()]);
-        let led = [led(runs[0]), led(runs[1])];
-        for guest in [guest(before[0]), guest(before[1])] {
+        for guest in before {
             if guest.is_some() && guest != led[0] && guest != led[1] {
                 guest.into_iter().for_each(|guest| self.lend(guest, None, now));
             }
