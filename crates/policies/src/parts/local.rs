@@ -139,9 +139,9 @@ impl Local {
             *queued = Some(Key { tie: WAITING, ..key });
         }
     }
-    /// Gives the right of way over ties to what is first; its entry.
-    pub(crate) fn promote(&mut self) -> Option<Key> {
-        self.queue.retie_first(Key::RUNNING)
+    /// Gives the right of way over ties to what is first.
+    pub(crate) fn promote(&mut self) {
+        self.queue.retie_first(Key::RUNNING);
     }
 }
 

@@ -120,6 +120,7 @@ impl Queue {
     }
     /// Gives `key` another tie value; from which place to which that moves it. Panics like
     /// [`Queue::place`].
+    #[inline]
     pub(crate) fn retie(&mut self, key: Key, tie: u64) -> (usize, usize) {
         let (from, moved) = (self.place(key), Key { tie, ..key });
         let (before, behind) = (from.checked_sub(1), self.keys.get(from + 1));
@@ -147,7 +148,7 @@ impl Queue {
     /// Gives the first key a new tie value that keeps it first.
     pub(crate) fn retie_first(&mut self, tie: u64) -> Option<Key> {
         let first = self.keys.first_mut()?;
-        first.tie = tie;
+        *first = Key { tie, ..*first };
         Some(*first)
     }
 }

@@ -46,12 +46,12 @@ impl Key {
 /// class A. A set has few: a search goes from one to the next.
 #[derive(Default, Debug)]
 pub(super) struct Queue {
-    classes: [Line; 2],
+    classes: [ClassQueue; 2],
 }
 
 /// The pending items of a class.
 #[derive(Default, Debug)]
-struct Line {
+struct ClassQueue {
     keys: Vec<Key>,
     /// What each is granted; of a master this says nothing.
     grants: Vec<Grant>,
@@ -90,16 +90,16 @@ impl Queue {
         head: Option<Key>,
         scratch: &'a mut Vec<Grant>,
     ) -> (&'a [Grant], bool) {
-        let line = &self.classes[class.index()];
+        let own = &self.classes[class.index()];
         // Nearly always the first is the chosen one, or that has nothing left.
-        if line.keys.first() != head.as_ref()
-            && let Some(chosen) = line.keys.iter().position(|key| Some(*key) == head)
+        if own.keys.first() != head.as_ref()
+            && let Some(chosen) = own.keys.iter().position(|key| Some(*key) == head)
         {
-            return line.show_first(chosen, scratch);
+            return own.show_first(chosen, scratch);
         }
         let is_master = |key: &Key| key.guest().is_some();
-        let master = if line.masters == 0 { None } else { line.keys.iter().position(is_master) };
-        (&line.grants[..master.unwrap_or(line.grants.len())], master.is_none())
+        let master = if own.masters == 0 { None } else { own.keys.iter().position(is_master) };
+        (&own.grants[..master.unwrap_or(own.grants.len())], master.is_none())
     }
     /// Says in which class an item is, if it is pending.
     pub(super) fn set_class(&mut self, item: Item, class: Class) {
@@ -119,29 +119,29 @@ impl Queue {
         queued: &mut Option<Instant>,
         wanted: Option<Instant>,
     ) -> bool {
-        let line = &mut self.classes[class.index()];
+        let own = &mut self.classes[class.index()];
         let place = queued.and_then(|deadline| {
             let key = Key::new(deadline, item);
-            line.keys.iter().position(|other| *other == key)
+            own.keys.iter().position(|other| *other == key)
         });
         if *queued == wanted {
             let Some(place) = place else { return false };
             let limit = Limit(until);
-            return core::mem::replace(&mut line.grants[place].until, limit) != limit;
+            return core::mem::replace(&mut own.grants[place].until, limit) != limit;
         }
         *queued = wanted;
         if let Some(place) = place {
-            line.remove(place);
+            own.remove(place);
         }
         if let Some(deadline) = wanted {
             let vcpu = if let Item::Task(vcpu) = item { vcpu } else { VcpuId(u32::MAX) };
-            line.insert(Key::new(deadline, item), Grant::new(vcpu, Limit(until)));
+            own.insert(Key::new(deadline, item), Grant::new(vcpu, Limit(until)));
         }
         true
     }
 }
 
-impl Line {
+impl ClassQueue {
     /// As [`Queue::show`], with the one at `chosen` before all others.
     #[cold]
     fn show_first<'a>(&self, chosen: usize, scratch: &'a mut Vec<Grant>) -> (&'a [Grant], bool) {

@@ -30,7 +30,7 @@ struct Node {
     /// Until its dual has run this long since the start, it has budget in this window. A reading
     /// of a meter like [`maracas_core::contract::Limit`]: rounding never adds up.
     limit: u64,
-    /// How long its dual has run since the start, charged up to where its parent's `since` is.
+    /// How long its dual has run since the start, up to its parent's `since`.
     used: u64,
     /// Whether it runs. Its dual runs exactly when it does not, as far as their parent runs.
     on: bool,
@@ -38,16 +38,16 @@ struct Node {
     tasks: Range<usize>,
 }
 
-/// What a server above level 0 serves.
+/// What a server above level 0 picked.
 #[derive(Clone, Debug)]
-struct Service {
+struct Pick {
     /// The node whose dual it picked last.
     picked: Option<usize>,
     /// The one of its children that does not run: what it picked last, while it runs itself.
     rests: Option<usize>,
     /// Up to when the dual of that one is charged.
     since: u64,
-    /// When it picks again: at the end of its window, or where what it serves has spent its budget.
+    /// When it picks anew: at the end of its window, or where what it picked has spent its budget.
     until: u64,
 }
 
@@ -81,7 +81,7 @@ pub(super) struct Subsystem {
     /// By node: the deadline of its dual while that has budget, else [`SPENT`].
     urgencies: Vec<u64>,
     /// Of the nodes above level 0.
-    services: Vec<Service>,
+    picks: Vec<Pick>,
     first_leaf: usize,
     releases: Vec<Release>,
     /// How many servers of level 0 are to run at any instant, and how many do.
@@ -134,13 +134,13 @@ impl Subsystem {
         let (cores, running) = (subsystem.cores.len(), nodes.len() - first_leaf);
         let changed = (0..running).collect();
         let urgencies = alloc::vec![SPENT; nodes.len()];
-        let begin = Service { picked: None, rests: None, since: 0, until: 0 };
-        let services = alloc::vec![begin; first_leaf];
+        let begin = Pick { picked: None, rests: None, since: 0, until: 0 };
+        let picks = alloc::vec![begin; first_leaf];
         let (clock, next) = (0, 0);
         Self {
             nodes,
             urgencies,
-            services,
+            picks,
             first_leaf,
             releases,
             cores,
@@ -201,7 +201,7 @@ impl Subsystem {
         let (children, tasks) = (children.clone(), tasks.clone());
         let deadline = if place < self.first_leaf {
             self.charge(place);
-            self.services[place].until = at;
+            self.picks[place].until = at;
             let mut earliest = u64::MAX;
             for child in children {
                 if self.nodes[child].deadline == at {
@@ -227,12 +227,12 @@ impl Subsystem {
         self.urgencies[place] = if has_budget { deadline.min(SPENT - 1) } else { SPENT };
     }
 
-    /// What a server serves ran since it was charged last.
+    /// What a server picked ran since it was charged last.
     fn charge(&mut self, server: usize) {
-        let service = &mut self.services[server];
-        let time = self.clock - service.since;
-        service.since = self.clock;
-        if let Some(child) = service.rests {
+        let pick = &mut self.picks[server];
+        let time = self.clock - pick.since;
+        pick.since = self.clock;
+        if let Some(child) = pick.rests {
             let node = &mut self.nodes[child];
             node.used += time;
             if node.used >= node.limit {
@@ -247,10 +247,10 @@ impl Subsystem {
     fn select(&mut self) {
         let mut next = self.nodes[0].deadline;
         for server in 0..self.first_leaf {
-            if self.services[server].until <= self.clock {
-                self.turn(server);
+            if self.picks[server].until <= self.clock {
+                self.pick_anew(server);
             }
-            next = next.min(self.services[server].until);
+            next = next.min(self.picks[server].until);
         }
         let running = self.running;
         assert_eq!(running, self.cores, "servers selected for so many cores at {}", self.clock);
@@ -258,46 +258,46 @@ impl Subsystem {
     }
 
     /// A server picks anew, or ceases to serve as it runs no more.
-    fn turn(&mut self, server: usize) {
+    fn pick_anew(&mut self, server: usize) {
         self.charge(server);
-        let rests = self.nodes[server].on.then(|| self.pick(server));
-        let service = &mut self.services[server];
-        service.until = u64::MAX;
+        let rests = self.nodes[server].on.then(|| self.first_of(server));
+        let pick = &mut self.picks[server];
+        pick.until = u64::MAX;
         if let Some(child) = rests {
-            service.picked = rests;
+            pick.picked = rests;
             let Node { limit, used, .. } = self.nodes[child];
             // The last one picked goes on where rounding leaves no task a budget.
             if used < limit {
-                service.until = self.clock.saturating_add(limit - used);
+                pick.until = self.clock.saturating_add(limit - used);
             }
         }
-        match (core::mem::replace(&mut service.rests, rests), rests) {
+        match (core::mem::replace(&mut pick.rests, rests), rests) {
             (Some(rested), Some(rests)) if rested == rests => {}
             (Some(rested), Some(rests)) => {
-                self.switch(rested.min(rests));
-                self.switch(rested.max(rests));
+                self.toggle(rested.min(rests));
+                self.toggle(rested.max(rests));
             }
-            (None, Some(node)) | (Some(node), None) => self.switch(node),
+            (None, Some(node)) | (Some(node), None) => self.toggle(node),
             (None, None) => {}
         }
     }
 
     /// A node that rested runs again, or one that ran rests.
-    fn switch(&mut self, node: usize) {
+    fn toggle(&mut self, node: usize) {
         let on = !self.nodes[node].on;
         self.nodes[node].on = on;
         if let Some(leaf) = node.checked_sub(self.first_leaf) {
             self.running = if on { self.running + 1 } else { self.running - 1 };
             self.changed.push(leaf);
         } else {
-            self.services[node].until = self.clock;
+            self.picks[node].until = self.clock;
         }
     }
 
     /// EDF among the duals with budget; equal deadlines: the one picked last, then in the order
     /// of the tree.
-    fn pick(&self, server: usize) -> usize {
-        let (children, picked) = (&self.nodes[server].children, self.services[server].picked);
+    fn first_of(&self, server: usize) -> usize {
+        let (children, picked) = (&self.nodes[server].children, self.picks[server].picked);
         let (mut best, mut least) = (children.start, SPENT);
         for (child, urgency) in children.clone().zip(&self.urgencies[children.clone()]) {
             // No processor could predict which is the first.
