@@ -259,9 +259,14 @@ struct Run {
     gone: Vec<(VcpuId, Task)>,
     /// Servers whose order changed in this decision, or that were selected in it.
     touched: Vec<usize>,
+    counts: Counts,
+}
+
+/// What its statistics say.
+struct Counts {
     levels: u64,
     tree_updates: u64,
-    rounding: u64,
+    rounding_ticks: u64,
 }
 
 impl Run {
@@ -277,9 +282,11 @@ impl Run {
             changed: Vec::new(),
             gone: Vec::new(),
             touched: Vec::new(),
-            levels: u64::from(reduction.tree.depth()),
-            tree_updates: 0,
-            rounding: reduction.tolerance.ticks(),
+            counts: Counts {
+                levels: u64::from(reduction.tree.depth()),
+                tree_updates: 0,
+                rounding_ticks: reduction.tolerance.ticks(),
+            },
         };
         let task = |vcpu| reduce::find(&reduction.tasks, vcpu);
         for (subsystem, exact) in reduction.tree.subsystems.iter().zip(&reduction.exact) {
@@ -384,9 +391,9 @@ impl Policy for Run {
     fn statistics(&self) -> Vec<Statistic> {
         let statistic = |name, value| Statistic { name, core: None, vcpu: None, value };
         alloc::vec![
-            statistic("levels", self.levels),
-            statistic("tree updates", self.tree_updates),
-            statistic("rounding ticks", self.rounding),
+            statistic("levels", self.counts.levels),
+            statistic("tree updates", self.counts.tree_updates),
+            statistic("rounding ticks", self.counts.rounding_ticks),
         ]
     }
 }
@@ -408,7 +415,7 @@ impl Run {
         }
     }
 
-    /// Brings a task's place on its server, and what it may use of idle time, in step with its jobs.
+    /// Brings a task's place on its server, and its use of idle time, in step with its jobs.
     #[inline]
     fn requeue(&mut self, vcpu: VcpuId, plan: &mut Plan) {
         let Some(task) = self.tasks.get_mut(vcpu) else { return };
@@ -441,7 +448,7 @@ impl Run {
         for place in 0..self.reduced.len() {
             let schedule = &mut self.reduced[place].schedule;
             if schedule.next() <= now {
-                self.tree_updates += 1;
+                self.counts.tree_updates += 1;
                 if schedule.advance(now) {
                     self.assign_cores(place, plan);
                 }
