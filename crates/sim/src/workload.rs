@@ -321,7 +321,7 @@ impl Demands {
 
     /// Releases the next job at `now` and gives it to the programs. Returns the job and the next
     /// release; `None` where no program works on jobs any more.
-    #[inline(always)] // Its answer by memory is read back before it is there.
+    #[inline(always)] // By memory it would be read in wider words than it was stored: that stalls.
     pub(crate) fn release(&mut self, vcpu: u32, now: Instant) -> Option<(Job, Instant)> {
         let demand = &mut self.vcpus[vcpu as usize];
         let works = |thread: &u32| {

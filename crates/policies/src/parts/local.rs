@@ -139,9 +139,16 @@ impl Local {
             *queued = Some(Key { tie: WAITING, ..key });
         }
     }
-    /// Gives the right of way over ties to what is first.
-    pub(crate) fn promote(&mut self) {
-        self.queue.retie_first(Key::RUNNING);
+    /// Gives the right of way over ties to what is first: `queued` is its entry.
+    pub(crate) fn promote(&mut self, queued: &mut Option<Key>) {
+        if let Some(key) = queued
+            && key.tie != Key::RUNNING
+        {
+            // Only the tie is written: reading a whole key back right after a part of it was stored
+            // stalls (store forwarding).
+            key.tie = Key::RUNNING;
+            self.queue.retie_first(Key::RUNNING);
+        }
     }
 }
 

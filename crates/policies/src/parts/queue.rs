@@ -148,7 +148,7 @@ impl Queue {
     /// Gives the first key a new tie value that keeps it first.
     pub(crate) fn retie_first(&mut self, tie: u64) -> Option<Key> {
         let first = self.keys.first_mut()?;
-        *first = Key { tie, ..*first };
+        first.tie = tie;
         Some(*first)
     }
 }

@@ -37,16 +37,16 @@ impl Hierarchy {
         }
         // Where neither queue nor classes nor phase changed, neither did the choice.
         let news = core::mem::take(&mut own.news);
-        let guest = |head: Option<Key>| head.and_then(Key::guest);
-        let (before, mut led) = ([guest(own.heads[0]), guest(own.heads[1])], [None; 2]);
-        for (run, led) in runs.iter().zip(&mut led) {
+        let guest_of = |head: Option<Key>| head.and_then(Key::guest);
+        let (before, mut led) = ([guest_of(own.heads[0]), guest_of(own.heads[1])], [None; 2]);
+        for (run, leads) in runs.iter().zip(&mut led) {
             let Some((class, _)) = *run else { continue };
             let mut head = own.heads[class.index()];
             if news != News::Nothing {
                 head = own.queue.most_urgent(class, head);
                 own.heads[class.index()] = head;
             }
-            *led = guest(head);
+            *leads = guest_of(head);
         }
         self.agenda.wait(set, due);
         plan.set_core_wake(core, due);
@@ -108,8 +108,8 @@ impl Hierarchy {
         if let Some(Source { set, class }) = self.sources[place] {
             let own = &self.sets[set];
             let [first, second] = &mut self.scratch;
-            let is_whole;
-            (shown, is_whole) = own.show(class, first);
+            let (tasks, is_whole) = own.show(class, first);
+            shown = tasks;
             // Nothing else has a claim to a core on which a class runs alone. A master that waits
             // in that class may not be passed over.
             if is_whole

@@ -41,7 +41,7 @@ pub(super) struct Hierarchy {
     changed: Vec<(VcpuId, u32)>,
     /// Tasks that left since then: they may stand behind their sets' run queues.
     gone: Vec<VcpuId>,
-    /// Parts of a run queue under construction, where they stand nowhere as they are.
+    /// What is granted of a class where the chosen item is not its first one; scratch.
     pub(super) scratch: [Vec<Grant>; 2],
     pub(super) counts: Counts,
 }

@@ -45,7 +45,7 @@ impl Hierarchy {
         let Some((latest_release, deadline)) = self.outlook(set, now) else {
             if ended.is_some() {
                 self.counts.mode_changes += 1;
-                self.join(set);
+                self.unsplit(set);
                 self.requeue_master(set);
             }
             return;
@@ -155,7 +155,7 @@ impl Hierarchy {
     }
 
     /// Has a set go by EDF: all its items are of class A.
-    fn join(&mut self, set: usize) {
+    fn unsplit(&mut self, set: usize) {
         self.sets[set].news = News::Other;
         for place in 0..self.sets[set].members.len() {
             let member = self.sets[set].members[place];

@@ -25,8 +25,8 @@
 //! starts or stops; only so does one core's event reach another core. Sets that share no master
 //! stand in hierarchies of their own, which never look at each other (`hierarchy`): each is lent to
 //! a part that decides for its cores alone, on the live machine under a lock of its own (`own`). A
-//! set's queue holds its items by class, with what each is granted: so a run queue is written by
-//! copying a part of one, and no task is looked up for it (`queue`).
+//! set's queue holds its items by class, with what each is granted: a run queue is a copy of the
+//! first of a class's grants, and no task is looked up for it (`queue`).
 //!
 //! Reading order: `offline` (rates, packing, masters), `members` (tasks, their jobs and budgets),
 //! `manager` (budgets, modes, windows, the split), `dispatch` (what runs on each core, until when),

@@ -49,6 +49,9 @@ pub(super) struct Queue {
     classes: [ClassQueue; 2],
 }
 
+/// In the place of a master's VCPU, of which it has none.
+const NO_VCPU: VcpuId = VcpuId(u32::MAX);
+
 /// The pending items of a class.
 #[derive(Default, Debug)]
 struct ClassQueue {
@@ -91,7 +94,7 @@ impl Queue {
         scratch: &'a mut Vec<Grant>,
     ) -> (&'a [Grant], bool) {
         let own = &self.classes[class.index()];
-        // Nearly always the first is the chosen one, or that has nothing left.
+        // Nearly always the first is the chosen one, or the chosen one has nothing left.
         if own.keys.first() != head.as_ref()
             && let Some(chosen) = own.keys.iter().position(|key| Some(*key) == head)
         {
@@ -112,6 +115,9 @@ impl Queue {
     /// Brings an item's entry in step with the deadline by which it is `wanted`, if at all, and
     /// with where its grants end; `queued` is the deadline by which it stands here. Whether
     /// anything changed.
+    ///
+    /// # Panics
+    /// Where it is `queued` and does not stand in its class.
     #[inline]
     pub(super) fn requeue(
         &mut self,
@@ -120,10 +126,7 @@ impl Queue {
         wanted: Option<Instant>,
     ) -> bool {
         let own = &mut self.classes[class.index()];
-        let place = queued.and_then(|deadline| {
-            let key = Key::new(deadline, item);
-            own.keys.iter().position(|other| *other == key)
-        });
+        let place = queued.map(|deadline| own.place(Key::new(deadline, item)));
         if *queued == wanted {
             let Some(place) = place else { return false };
             let limit = Limit(until);
@@ -134,7 +137,7 @@ impl Queue {
             own.remove(place);
         }
         if let Some(deadline) = wanted {
-            let vcpu = if let Item::Task(vcpu) = item { vcpu } else { VcpuId(u32::MAX) };
+            let vcpu = if let Item::Task(vcpu) = item { vcpu } else { NO_VCPU };
             own.insert(Key::new(deadline, item), Grant::new(vcpu, Limit(until)));
         }
         true
@@ -151,6 +154,11 @@ impl ClassQueue {
         scratch.clear();
         scratch.extend(tasks.map(|place| self.grants[place]));
         (scratch, scratch.len() == self.keys.len())
+    }
+    #[inline]
+    fn place(&self, key: Key) -> usize {
+        let place = self.keys.iter().position(|other| *other == key);
+        place.unwrap_or_else(|| absent(key))
     }
     fn insert(&mut self, key: Key, grant: Grant) {
         self.masters += usize::from(key.guest().is_some());
@@ -169,5 +177,26 @@ impl ClassQueue {
         let key = self.keys.remove(place);
         self.masters -= usize::from(key.guest().is_some());
         (key, self.grants.remove(place))
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn absent(key: Key) -> ! {
+    panic!("{:?} with the deadline {} does not stand in its class", key.item(), key.deadline)
+}
+
+#[cfg(test)]
+impl Queue {
+    /// All that is pending, with deadlines and classes, after a look at how it stands there.
+    pub(super) fn entries(&self) -> Vec<(Item, Instant, Class)> {
+        let mut entries = Vec::new();
+        for class in [Class::A, Class::B] {
+            let ClassQueue { keys, grants, masters } = &self.classes[class.index()];
+            assert!(keys.is_sorted() && keys.len() == grants.len(), "{keys:?} {grants:?}");
+            assert_eq!(keys.iter().filter(|key| key.guest().is_some()).count(), *masters);
+            entries.extend(keys.iter().map(|key| (key.item(), key.deadline, class)));
+        }
+        entries
     }
 }

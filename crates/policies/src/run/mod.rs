@@ -497,13 +497,8 @@ impl Run {
         if let Some(task) = turn.before.and_then(|vcpu| self.tasks.get_mut(vcpu)) {
             jobs.demote(&mut task.queued, plan);
         }
-        if let Some(task) = turn.first.and_then(|vcpu| self.tasks.get_mut(vcpu))
-            && let Some(key) = &mut task.queued
-            && key.tie != Key::RUNNING
-        {
-            // Not by its whole key, which would be read back before it is there.
-            key.tie = Key::RUNNING;
-            jobs.promote();
+        if let Some(task) = turn.first.and_then(|vcpu| self.tasks.get_mut(vcpu)) {
+            jobs.promote(&mut task.queued);
         }
     }
 }

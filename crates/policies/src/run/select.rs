@@ -47,7 +47,8 @@ struct Pick {
     rests: Option<usize>,
     /// Up to when the dual of that one is charged.
     since: u64,
-    /// When it picks anew: at the end of its window, or where what it picked has spent its budget.
+    /// When what it picked has spent its budget; the instant itself, where its window opens or it
+    /// begins or ceases to run; else never.
     until: u64,
 }
 
@@ -78,7 +79,8 @@ impl Release {
 pub(super) struct Subsystem {
     /// Breadth first: the root, and at last the servers of level 0.
     nodes: Vec<Node>,
-    /// By node: the deadline of its dual while that has budget, else [`SPENT`].
+    /// By node: the deadline of its dual while that has budget, as far as it is charged, else
+    /// [`SPENT`].
     urgencies: Vec<u64>,
     /// Of the nodes above level 0.
     picks: Vec<Pick>,
@@ -184,7 +186,7 @@ impl Subsystem {
             }
             self.select();
         }
-        // Late decisions may repeat one.
+        // Where it went through several instants, some may be there twice and in another order.
         if !self.changed.is_sorted_by(|one, next| one < next) {
             self.changed.sort_unstable();
             self.changed.dedup();
@@ -242,8 +244,8 @@ impl Subsystem {
     }
 
     /// SELECT from the root down: a running server picks one of its duals, whose primal rests; all
-    /// other primals run, and all under a server that does not run. Where neither a window opened
-    /// nor a budget was spent, a server goes on with what it picked.
+    /// other primals run, and all under a server that does not run. A server whose window did not
+    /// open, that runs as before, and of whose pick the budget lasts, would pick the same again.
     fn select(&mut self) {
         let mut next = self.nodes[0].deadline;
         for server in 0..self.first_leaf {
@@ -300,7 +302,7 @@ impl Subsystem {
         let (children, picked) = (&self.nodes[server].children, self.picks[server].picked);
         let (mut best, mut least) = (children.start, SPENT);
         for (child, urgency) in children.clone().zip(&self.urgencies[children.clone()]) {
-            // No processor could predict which is the first.
+            // Without a branch: which one is first cannot be predicted.
             best = select_unpredictable(*urgency < least, child, best);
             least = least.min(*urgency);
         }

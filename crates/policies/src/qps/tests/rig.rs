@@ -417,12 +417,33 @@ impl Rig {
     /// The invariants of B.8 at this instant.
     fn holds(&mut self) {
         for core in 0..self.qps.seats.len() {
+            self.queue_is_by_class(core);
             if set(&self.qps, core).excess > 0 {
                 self.modes_follow_activity(core);
                 self.slave_runs_with_master(core);
                 self.windows_are_served(core);
             }
         }
+    }
+
+    /// Each member with a deadline stands once, by that, in its class; all in class A while the set
+    /// goes by EDF.
+    fn queue_is_by_class(&self, set: usize) {
+        let (hierarchy, own) = in_hierarchy(&self.qps, set);
+        let queued = own.members.iter().filter_map(|member| {
+            let (class, queued) = match member.item {
+                Item::Task(_) => {
+                    hierarchy.task(member.slot).map(|task| (task.class, task.queued))?
+                }
+                Item::Master(guest) => (hierarchy.sets[guest].class, hierarchy.sets[guest].queued),
+            };
+            assert!(own.window.is_some() || class == Class::A, "set {set} at {}", self.now);
+            queued.map(|deadline| (member.item, deadline, class))
+        });
+        let (mut queued, mut entries) = (queued.collect::<Vec<_>>(), own.queue.entries());
+        queued.sort_unstable_by_key(|entry| entry.0);
+        entries.sort_unstable_by_key(|entry| entry.0);
+        assert_eq!(queued, entries, "set {set} at {}", self.now);
     }
 
     /// Of a set in this hierarchy.
@@ -451,17 +472,17 @@ impl Rig {
         let (hierarchy, own) = in_hierarchy(&self.qps, set);
         let Some(host) = own.host.map(|host| &hierarchy.sets[host]) else { return };
         let guest = self.qps.seats[set].set;
-        let leads = |class: Option<Class>| {
-            let head = host.heads[class.map_or(0, Class::index)];
+        let leads = |class: Class| {
+            let head = host.heads[class.index()];
             head.is_some_and(|key| key.guest() == Some(guest))
         };
         let lent = match host.window.map(|window| window.phase) {
-            None => leads(None).then_some(host.core),
+            None => leads(Class::A).then_some(host.core),
             Some(Phase::Waiting) => None,
-            Some(Phase::Alone(class)) => leads(Some(class)).then_some(host.core),
-            Some(Phase::Parallel { away, on }) => match leads(Some(away)) {
+            Some(Phase::Alone(class)) => leads(class).then_some(host.core),
+            Some(Phase::Parallel { away, on }) => match leads(away) {
                 true => Some(on),
-                false => leads(Some(away.other())).then_some(host.core),
+                false => leads(away.other()).then_some(host.core),
             },
         };
         let parallel = own.window.and_then(|window| match window.phase {
