@@ -75,6 +75,8 @@ pub struct Decider<H: Host> {
     pub host: H,
     policy: Whose,
     plan: Plan,
+    /// The cores that it decides for, in increasing order.
+    cores: Vec<CoreId>,
     /// The policy was asked once.
     has_begun: bool,
     /// How much of one core may be given away, to one VCPU too.
@@ -95,6 +97,8 @@ pub struct Decider<H: Host> {
     /// VCPU handles of VCPUs that ended, for the callers that dispose of them.
     destroyed: Vec<(VcpuId, ReplyOf<H, Ended<H>>)>,
     fed: bool,
+    /// What runs was metered in this round, for the decision that comes next.
+    metered: bool,
     /// How many ask that nothing be frozen or moved.
     held: u32,
     holds: Vec<Hold>,
@@ -121,9 +125,14 @@ impl<H: Host> Decider<H> {
 
     /// Without any VCPU.
     fn of(policy: Whose, plan: Plan, capacity: Rate, host: H) -> Self {
+        let cores = match &policy {
+            Whose::All(_) => plan.core_ids().collect(),
+            Whose::Group { cores, .. } => cores.iter().collect(),
+        };
         Self {
             host,
             policy,
+            cores,
             has_begun: false,
             capacity,
             known: BTreeMap::new(),
@@ -137,6 +146,7 @@ impl<H: Host> Decider<H> {
             late_cause: None,
             destroyed: Vec::new(),
             fed: false,
+            metered: false,
             held: 0,
             holds: Vec::with_capacity(16),
             behind: false,
@@ -152,12 +162,6 @@ impl<H: Host> Decider<H> {
     /// How many ask that nothing be frozen or moved.
     pub const fn held(&self) -> u32 {
         self.held
-    }
-    /// The cores that it decides for.
-    fn cores(&self) -> impl Iterator<Item = CoreId> + use<H> {
-        let group = self.group().copied();
-        let is_own = move |core: &CoreId| group.is_none_or(|group| group.contains(*core));
-        self.plan.core_ids().filter(is_own)
     }
     /// On which core a VCPU sits.
     fn slot(&self, vcpu: VcpuId) -> Option<CoreId> {
@@ -185,8 +189,9 @@ impl<H: Host> Decider<H> {
         self.has_begun = true;
         let asleep = due > now;
         self.cause = (!asleep).then_some(due);
-        if !asleep && self.plan.wake_metered {
-            self.cores().for_each(|core| self.host.core(core).meter_running());
+        self.metered = !asleep && self.plan.wake_metered;
+        if self.metered {
+            self.cores.iter().for_each(|core| self.host.core(*core).meter_running());
         }
         self.fed = false;
         self.expire_holds(now);
@@ -210,7 +215,7 @@ impl<H: Host> Decider<H> {
             called = called.union(self.decide(own, None));
         }
         // The new plan's allowance was spent already: nothing else would report it.
-        if self.cores().any(|core| self.host.core(core).is_spent()) {
+        if self.cores.iter().any(|core| self.host.core(*core).is_spent()) {
             called.insert(own);
         }
         self.wake_up(own);
@@ -222,7 +227,14 @@ impl<H: Host> Decider<H> {
     fn decide(&mut self, own: CoreId, woke: Option<Instant>) -> CoreSet {
         let stirred = self.stirred();
         // What was fed may carry later instants than the round's beginning.
-        let now = self.host.now();
+        let mut now = self.host.now();
+        let metered = std::mem::take(&mut self.metered);
+        if self.plan.wake_metered && self.plan.wake <= now && !metered {
+            // That instant has come since the round began.
+            self.cores.iter().for_each(|core| self.host.core(*core).meter_running());
+            self.listen();
+            now = self.host.now();
+        }
         decide(self.policy.get(), now, &mut self.plan);
         let called = self.enact(stirred, own, woke, now);
         self.announce();
@@ -234,29 +246,36 @@ impl<H: Host> Decider<H> {
 
     /// Reads the records of all cores and reports to the policy.
     fn listen(&mut self) {
-        for core in self.cores() {
-            let mut core = self.host.core(core);
+        for place in 0..self.cores.len() {
+            let mut core = self.host.core(self.cores[place]);
             core.drain();
             std::mem::swap(core.outbox(), &mut self.events);
             core.take_notes(&mut self.notes);
             drop(core);
-            let mut notes = std::mem::take(&mut self.notes);
-            notes.drain(..).for_each(|note| self.host.record(&note));
-            self.notes = notes;
+            self.notes.iter().for_each(|note| self.host.record(note));
+            self.notes.clear();
             self.feed();
         }
     }
 
     /// The cores on which something changed that the law depends on, since this was asked last.
     fn stirred(&mut self) -> CoreSet {
-        self.cores().filter(|core| self.host.core(*core).take_stirred()).collect()
+        let mut stirred = CoreSet::EMPTY;
+        for core in &self.cores {
+            if self.host.core(*core).take_stirred() {
+                stirred.insert(*core);
+            }
+        }
+        stirred
     }
 
     fn feed(&mut self) {
-        let mut events = std::mem::take(&mut self.events);
-        for (at, event) in events.drain(..) {
-            self.tell(at, &event);
+        if self.events.is_empty() {
+            return;
         }
+        let mut events = std::mem::take(&mut self.events);
+        events.iter().for_each(|(at, event)| self.tell(*at, event));
+        events.clear();
         self.events = events;
     }
 
@@ -270,10 +289,12 @@ impl<H: Host> Decider<H> {
     }
 
     fn requests_and_releases(&mut self, now: Instant) {
-        let mut requests = std::mem::take(&mut self.requests);
-        self.host.take_requests(&mut requests);
-        requests.drain(..).for_each(|request| self.serve(request, now));
-        self.requests = requests;
+        self.host.take_requests(&mut self.requests);
+        if !self.requests.is_empty() {
+            let mut requests = std::mem::take(&mut self.requests);
+            requests.drain(..).for_each(|request| self.serve(request, now));
+            self.requests = requests;
+        }
         for (core, jobs) in self.plan.core_ids().zip(&mut self.jobs) {
             if jobs.are_silent() {
                 jobs.presume_complete(now, &mut *self.host.core(core), &mut self.events);
@@ -362,7 +383,7 @@ impl<H: Host> Decider<H> {
         self.host.sits(id, place);
         let sits = vcpu_handle.sit(self.place_on(place));
         // The guardian may have frozen it while its program was being started.
-        let relieved = self.cores().any(|core| self.host.core(core).was_relieved());
+        let relieved = self.cores.iter().any(|core| self.host.core(*core).was_relieved());
         let mut core = self.host.core(place);
         core.attach(vcpu_handle, sits);
         core.list_threads(id);
@@ -396,8 +417,8 @@ impl<H: Host> Decider<H> {
     /// The orderly end of the journal: the meters once more, then the end record. Notes the
     /// policy's own statistics. `agents` is what the agents, which have ended, took.
     pub fn finish(&mut self, agents: Duration) -> Vec<Statistic> {
-        for core in self.cores() {
-            let mut core = self.host.core(core);
+        for core in &self.cores {
+            let mut core = self.host.core(*core);
             core.meter_running();
             core.end();
         }
@@ -405,8 +426,8 @@ impl<H: Host> Decider<H> {
         let now = self.host.now();
         decide(self.policy.get(), now, &mut self.plan);
         self.host.planned(now, &self.plan);
-        for core in self.cores() {
-            let mut core = self.host.core(core);
+        for place in 0..self.cores.len() {
+            let mut core = self.host.core(self.cores[place]);
             let notes = core.vcpu_handles().iter().flat_map(|it| it.handle.remarks(it.id));
             let notes = notes.collect();
             drop(core);

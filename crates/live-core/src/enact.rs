@@ -81,6 +81,8 @@ pub struct Core<E: Executor> {
     is_throttled: bool,
     /// Whether its bandwidth is lowered.
     is_lowered: bool,
+    /// Whether anything on its run queue is held against a memory meter, as [`Core::follow`] found.
+    is_bounded: bool,
     /// When the meters must be read, at the latest.
     look_at: Instant,
     /// The end of whose budget is expected then.
@@ -135,6 +137,7 @@ impl<E: Executor> Core<E> {
             trouble: None,
             is_throttled: false,
             is_lowered: false,
+            is_bounded: false,
             look_at: Instant::NEVER,
             awaited: None,
             quiet: Quiet::default(),
@@ -327,10 +330,7 @@ impl<E: Executor> Core<E> {
         let may_freeze = self.being_started == 0;
         // Nothing would end what is started here.
         if self.is_relieved {
-            return self
-                .vcpu_handles
-                .iter_mut()
-                .for_each(|vcpu_handle| vcpu_handle.want = vcpu_handle.level);
+            return self.vcpu_handles.iter_mut().for_each(|it| it.want = it.level);
         }
         self.judge_allowance();
         for vcpu_handle in &mut self.vcpu_handles {
@@ -344,17 +344,14 @@ impl<E: Executor> Core<E> {
         if self.is_closed() {
             return;
         }
-        let (run_queue, mut entitled) =
-            (std::mem::take(&mut self.run_queue), std::mem::take(&mut self.entitled));
         let readings = Readings(&self.vcpu_handles);
-        let all = law::entitled(&run_queue, Instant::ZERO, self.memory.reads(), &readings);
-        entitled.clear();
-        entitled.extend(all.map(|running| (running.vcpu, running.mode)));
-        self.want(&entitled);
-        self.entitled = entitled;
-        self.spare_freezing(&run_queue);
-        self.run_queue = run_queue;
-        self.ranks.assign(&self.run_queue, &mut self.vcpu_handles);
+        let all = law::entitled(&self.run_queue, Instant::ZERO, self.memory.reads(), &readings);
+        self.entitled.clear();
+        // Not by `extend`, which asks for each VCPU anew in which list it stands.
+        all.for_each(|running| self.entitled.push((running.vcpu, running.mode)));
+        self.want();
+        self.spare_freezing();
+        self.ranks.assign(&mut self.vcpu_handles);
     }
 
     /// Readies the VCPUs that are entitled to run, as far as the kernel then runs the first of them
@@ -362,13 +359,18 @@ impl<E: Executor> Core<E> {
     /// ready when that one blocks, which nothing reports. The background has no order there, so
     /// only its first runnable one may run; and in the foreground too, where there are no
     /// priorities.
-    fn want(&mut self, entitled: &[(VcpuId, Mode)]) {
+    fn want(&mut self) {
         let (id, fifo, most) = (self.id, self.means.fifo, self.ranks.crowd.most());
-        for (vcpu, mode) in entitled {
-            let Some(vcpu_handle) = self.vcpu_handle(*vcpu) else { continue };
+        self.ranks.order.clear();
+        for (vcpu, mode) in &self.entitled {
+            let Some(index) = self.index(*vcpu) else { continue };
+            let vcpu_handle = &mut self.vcpu_handles[index];
             match mode {
                 Mode::Foreground if !vcpu_handle.may_be_raised(id, most) => continue,
-                Mode::Foreground => vcpu_handle.want = Level::Foreground(0),
+                Mode::Foreground => {
+                    vcpu_handle.want = Level::Foreground(0);
+                    self.ranks.order.push((index, vcpu_handle.last_priority));
+                }
                 Mode::Background if matches!(vcpu_handle.want, Level::Foreground(_)) => continue,
                 Mode::Background => vcpu_handle.want = Level::Background,
             }
@@ -381,18 +383,19 @@ impl<E: Executor> Core<E> {
     /// While the foreground has the core nothing in the background runs, frozen or not: what may
     /// use surplus time by this run queue is frozen when the foreground has ended, unless it is its
     /// turn then.
-    fn spare_freezing(&mut self, run_queue: &RunQueue) {
+    fn spare_freezing(&mut self) {
         let in_budget = |vcpu_handle: &VcpuHandle<E::Handle>| {
             matches!(vcpu_handle.want, Level::Foreground(_)) && vcpu_handle.is_runnable()
         };
-        if !run_queue.background_allowed
+        if !self.run_queue.background_allowed
             || !self.means.fifo
             || !self.vcpu_handles.iter().any(in_budget)
         {
             return;
         }
-        for grant in &run_queue.background {
-            let Some(vcpu_handle) = self.vcpu_handle(grant.vcpu) else { continue };
+        for grant in &self.run_queue.background {
+            let Some(index) = self.index(grant.vcpu) else { continue };
+            let vcpu_handle = &mut self.vcpu_handles[index];
             let unspent = vcpu_handle.meter(Mode::Background) < grant.until.0
                 && vcpu_handle.has_memory(grant);
             if unspent && vcpu_handle.want == Level::Frozen && vcpu_handle.level != Level::Frozen {
@@ -434,20 +437,19 @@ impl<E: Executor> Core<E> {
         if self.is_relieved {
             return;
         }
-        let run_queue = std::mem::take(&mut self.run_queue);
-        for grant in &run_queue.foreground {
-            let Some(index) = self.index(grant.vcpu) else { continue };
+        for place in 0..self.run_queue.foreground.len() {
+            let Some(index) = self.index(self.run_queue.foreground[place].vcpu) else { continue };
             if let want @ Level::Foreground(_) = self.vcpu_handles[index].want {
                 self.start(index, want);
             }
         }
         for index in 0..self.vcpu_handles.len() {
-            let want = self.vcpu_handles[index].want;
-            if matches!(want, Level::Watched | Level::Background) {
+            let VcpuHandle { level, want, relisted, .. } = self.vcpu_handles[index];
+            let is_held = level == want && !relisted;
+            if matches!(want, Level::Watched | Level::Background) && !is_held {
                 self.start(index, want);
             }
         }
-        self.run_queue = run_queue;
         // An agent that is awake chooses when it falls asleep.
         if self.asleep_until != Instant::ZERO {
             self.plan_look(self.exec.now());

@@ -175,7 +175,9 @@ impl<E: Executor> ManagedCore<E::Handle> for Core<E> {
         &mut self.outbox
     }
     fn take_notes(&mut self, into: &mut Vec<Record>) {
-        into.extend(self.take_notes());
+        if self.has_notes() {
+            into.extend(self.take_notes());
+        }
     }
     fn meter_running(&mut self) {
         self.meter_running();

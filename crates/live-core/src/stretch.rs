@@ -18,6 +18,10 @@ impl Stretch {
     }
     /// How much further a meter moves that is counted `raw_ns` more.
     pub fn advance(&mut self, raw_ns: u64) -> u64 {
+        // Each is as long as the other: no division of 128 bits for that.
+        if self.share == Rate::ONE {
+            return raw_ns;
+        }
         let (num, den) = (u128::from(self.share.num()), u128::from(self.share.den()));
         let parts = u128::from(raw_ns) * den + u128::from(self.part);
         self.part = (parts % num) as u64;
@@ -29,6 +33,9 @@ impl Stretch {
     }
     /// The least count that moves the meter on by `rest_ns`.
     pub fn raw(self, rest_ns: u64) -> u64 {
+        if self.share == Rate::ONE {
+            return rest_ns;
+        }
         let (num, den) = (u128::from(self.share.num()), u128::from(self.share.den()));
         let parts = (u128::from(rest_ns) * num).saturating_sub(u128::from(self.part));
         u64::try_from(parts.div_ceil(den)).unwrap_or(u64::MAX)

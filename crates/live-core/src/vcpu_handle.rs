@@ -297,8 +297,10 @@ impl<H: Handle> VcpuHandle<H> {
     /// Raises all threads. Another thread comes first each time, since the first in the queue of a
     /// priority runs until it blocks.
     pub fn raise(&mut self, priority: u8) -> io::Result<()> {
-        let changes = |thread: &Thread| thread.priority != Some(priority);
-        self.turn = self.turn.wrapping_add(usize::from(self.threads.iter().any(changes)));
+        if self.threads.iter().all(|thread| thread.priority == Some(priority)) {
+            return Ok(());
+        }
+        self.turn = self.turn.wrapping_add(1);
         self.set_class(priority)
     }
 

@@ -12,11 +12,13 @@
 //!   its next piece is on another core, for whatever reason.
 //! * A job due at or before the end and unfinished at its deadline is a **miss**.
 //! * **Delivered**: foreground service in each of the VCPU's own periods `[s + kT, s + (k+1)T)`,
-//!   where `s` is the first instant at which it had something to run, for a VCPU with jobs its
-//!   first release (again after its reservation was changed). Only whole periods count. Periods
-//!   in which it was blocked at any instant, or, of a VCPU whose demand comes as jobs, in which all
-//!   that were released were done, are counted apart as without full demand, and are not in the
-//!   errors `delivered - C`: nothing can deliver what is not asked for. A segment's service is
+//!   where `s` is its last wake, for a VCPU with jobs its first release (again after its
+//!   reservation was changed). A part of the budget that was used before that wake has periods of
+//!   its own, a T after it could be used (module `parts`). Only whole periods count; those that a
+//!   wake cut short make up whole ones without full demand. Periods in which it was blocked at any
+//!   instant, or, of a VCPU whose demand comes as jobs, in which all that were released were done,
+//!   are counted apart as without full demand, and are not in the errors
+//!   `delivered - C`: nothing can deliver what is not asked for. A segment's service is
 //!   spread evenly over it. Where C is meant as time on a class of cores, so is delivered: service
 //!   on a slower class counts by the ratio of the declared speeds.
 //! * Live, agents end before the meters are read for the last time, and until then nothing keeps
@@ -45,6 +47,7 @@ mod fairness;
 mod gauges;
 mod judge;
 mod observe;
+mod parts;
 mod sensing;
 mod summary;
 mod task;

@@ -65,7 +65,8 @@ impl<H: Host> Decider<H> {
     /// Why not, and the way out.
     pub(super) fn can_have(&mut self, vcpu: &Vcpu) -> Result<(), String> {
         // What it is promised is known by what it reads.
-        if vcpu.bandwidth.is_some() && !self.cores().all(|core| self.host.core(core).counts().reads)
+        if vcpu.bandwidth.is_some()
+            && !self.cores.iter().all(|core| self.host.core(*core).counts().reads)
         {
             return Err(
                 "its bandwidth cannot be kept: this run counts no reads VCPU by VCPU; drop \
@@ -74,7 +75,7 @@ impl<H: Host> Decider<H> {
             );
         }
         let there = self.known.len();
-        self.cores().next().map_or(Ok(()), |core| self.host.core(core).has_room(there))
+        self.cores.first().map_or(Ok(()), |core| self.host.core(*core).has_room(there))
     }
 
     /// All VCPUs, by number.

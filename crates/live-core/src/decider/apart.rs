@@ -102,7 +102,7 @@ impl<H: Host> Decider<H> {
     }
     /// When the first of its cores is due.
     fn core_wakes(&self) -> Instant {
-        self.cores().map(|core| self.plan.core_wake(core)).min().unwrap_or(Instant::NEVER)
+        self.cores.iter().map(|core| self.plan.core_wake(*core)).min().unwrap_or(Instant::NEVER)
     }
 
     /// Lends what stands here of its cores to a decider of a group.

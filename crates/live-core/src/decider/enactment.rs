@@ -3,12 +3,12 @@
 use super::*;
 
 impl<H: Host> Decider<H> {
-    /// Makes the cores do what the plan says: all moves and stops, then all starts. Returns the
-    /// cores whose own agents must move what runs there. The agent of `own` acts, which woke and
-    /// enforced at `woke`, where that is known.
+    /// Makes the cores do what the plan says: all moves and stops, then all starts; on the cores of
+    /// `touched` whatever the plan says. Returns the cores whose own agents must move what runs
+    /// there. The agent of `own` acts, which woke and enforced at `woke`, where that is known.
     pub(super) fn enact(
         &mut self,
-        stirred: CoreSet,
+        mut touched: CoreSet,
         own: CoreId,
         woke: Option<Instant>,
         decided: Instant,
@@ -26,7 +26,6 @@ impl<H: Host> Decider<H> {
         if !called.is_empty() {
             self.late_cause = cause;
         }
-        let mut touched = stirred;
         for cores in [self.plan.dirty(), &called, &self.arrived] {
             touched.insert_all(cores);
         }
@@ -50,7 +49,7 @@ impl<H: Host> Decider<H> {
     /// one (a second was measured). What was put off is done with the next decision after.
     fn moves(&mut self, own: CoreId) -> CoreSet {
         let mut called = CoreSet::EMPTY;
-        if self.group().is_some_and(|cores| cores.len() == 1) {
+        if self.group().is_some() && self.cores.len() == 1 {
             return called;
         }
         if self.held > 0 {
@@ -60,11 +59,11 @@ impl<H: Host> Decider<H> {
         let all = std::mem::take(&mut self.behind);
         if all {
             let stay = |vcpu_handle: &mut VcpuHandleOf<H>| vcpu_handle.is_leaving = false;
-            for core in self.cores() {
-                self.host.core(core).vcpu_handles().iter_mut().for_each(stay);
+            for core in &self.cores {
+                self.host.core(*core).vcpu_handles().iter_mut().for_each(stay);
             }
         }
-        let cores = if all { self.cores().collect() } else { *self.plan.dirty() };
+        let cores = if all { self.cores.iter().copied().collect() } else { *self.plan.dirty() };
         for to in cores.iter() {
             let mut place = 0;
             while let Some((at, vcpu)) = self.away(to, place) {
@@ -145,8 +144,8 @@ impl<H: Host> Decider<H> {
             Some(look) => self.host.now().saturating_add(look),
             None => Instant::NEVER,
         };
-        let is_known = self.cores().any(|core| self.plan.core_wake(core) == self.plan.wake);
-        for id in self.cores() {
+        let is_known = self.cores.iter().any(|core| self.plan.core_wake(*core) == self.plan.wake);
+        for &id in &self.cores {
             let jobs_due = self.jobs[self.plan.place(id)].due();
             let mut wake_at = self.plan.core_wake(id).min(jobs_due);
             if id == own {

@@ -52,7 +52,7 @@ impl<H: Host> Decider<H> {
     /// One more asks on all cores that nothing be frozen, or one less.
     fn hold_all(&mut self, begins: bool) {
         self.held = if begins { self.held + 1 } else { self.held.saturating_sub(1) };
-        self.cores().for_each(|core| self.host.core(core).hold(begins));
+        self.cores.iter().for_each(|core| self.host.core(*core).hold(begins));
     }
 }
 

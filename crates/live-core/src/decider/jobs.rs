@@ -18,20 +18,42 @@ const UNOBSERVED_EACH: usize = 16;
 type Events = Vec<(Instant, Event)>;
 
 /// The jobs of the VCPUs that sit on one core.
-#[derive(Default)]
 pub(super) struct Jobs {
     /// What each of them demands, where it has jobs.
     demands: BTreeMap<VcpuId, Option<Demand>>,
     /// Releases of which no program has learned, since its VCPU stood on no run queue yet.
     unobserved: Vec<Job>,
+    /// When the first of them releases its next job, and whether any is silent: asked in every
+    /// round.
+    due: Instant,
+    are_silent: bool,
+}
+
+impl Default for Jobs {
+    fn default() -> Self {
+        Self {
+            demands: BTreeMap::new(),
+            unobserved: Vec::new(),
+            due: Instant::NEVER,
+            are_silent: false,
+        }
+    }
 }
 
 impl Jobs {
+    /// What the VCPUs here demand has changed: when is the next job due, and is any silent?
+    fn look(&mut self) {
+        let demands = || self.demands.values().flatten();
+        self.due = demands().map(Demand::next_due).min().unwrap_or(Instant::NEVER);
+        self.are_silent = demands().any(Demand::is_silent);
+    }
     /// A VCPU sits here now, and demands this.
     pub(super) fn add(&mut self, vcpu: VcpuId, demand: Option<Demand>) {
         self.demands.insert(vcpu, demand);
+        self.look();
     }
-    /// What a VCPU demands, if it sits here and has jobs.
+    /// What a VCPU demands, if it sits here and has jobs. When its next job is due, and whether it
+    /// is silent, must not be changed by that.
     pub(super) fn of(&mut self, vcpu: VcpuId) -> Option<&mut Demand> {
         self.demands.get_mut(&vcpu)?.as_mut()
     }
@@ -46,6 +68,7 @@ impl Jobs {
     /// A VCPU is gone.
     pub(super) fn remove(&mut self, vcpu: VcpuId) {
         self.demands.remove(&vcpu);
+        self.look();
         self.forget(vcpu);
     }
     /// Its releases need not be learned of any more.
@@ -58,6 +81,8 @@ impl Jobs {
         to.demands.extend(demand.map(|demand| (vcpu, demand)));
         let leave = |job: &mut Job| job.id.vcpu == vcpu;
         to.unobserved.extend(self.unobserved.extract_if(.., leave));
+        self.look();
+        to.look();
     }
     /// A release of which no program has learned.
     pub(super) fn push(&mut self, job: Job) {
@@ -71,8 +96,8 @@ impl Jobs {
         }
     }
     /// When the next job is released.
-    pub(super) fn due(&self) -> Instant {
-        self.demands.values().flatten().map(Demand::next_due).min().unwrap_or(Instant::NEVER)
+    pub(super) const fn due(&self) -> Instant {
+        self.due
     }
     /// VCPUs of which no program ever reported the end of a job.
     pub(super) fn silent(&self) -> impl Iterator<Item = VcpuId> {
@@ -82,8 +107,8 @@ impl Jobs {
         self.demands.iter().filter_map(silent)
     }
     /// Whether any is silent so far: its service is to be looked at.
-    pub(super) fn are_silent(&self) -> bool {
-        self.silent().next().is_some()
+    pub(super) const fn are_silent(&self) -> bool {
+        self.are_silent
     }
 
     /// Releases what is due by `now`.
@@ -116,6 +141,7 @@ impl Jobs {
             }
         }
         self.demands = demands;
+        self.look();
     }
 
     /// Ends the jobs of silent programs that have received C.
@@ -146,12 +172,17 @@ impl Jobs {
         core: &mut (impl ManagedCore<H> + ?Sized),
     ) -> Range<u32> {
         let Some(Some(demand)) = self.demands.get_mut(&job.vcpu) else { return 0..0 };
+        let was_silent = demand.is_silent();
         let ended = demand.complete(job.index);
+        let has_spoken = was_silent && !demand.is_silent();
         if let Some(vcpu_handle) = core.vcpu_handle(job.vcpu) {
             if !demand.is_silent() {
                 vcpu_handle.silent_job = SilentJob::None;
             }
             vcpu_handle.is_done |= !ended.is_empty() && !demand.is_pending();
+        }
+        if has_spoken {
+            self.look();
         }
         ended
     }
@@ -160,6 +191,9 @@ impl Jobs {
     /// run queue is on which it stands. One that woke before would run where it was, for a moment
     /// and at no priority, and could not be moved there but by stopping it.
     pub(super) fn announce(&mut self, run_queue: &RunQueue, mut release: impl FnMut(&Job)) {
+        if self.unobserved.is_empty() {
+            return;
+        }
         self.unobserved.retain(|job| {
             let stands = stands(run_queue, job.id.vcpu);
             if stands {

@@ -173,7 +173,7 @@ impl<H: Host> Decider<H> {
         let grants = |grant: &&Grant| grant.vcpu == service_vcpu && meter < grant.until.0;
         let on_run_queue =
             |core: &CoreId| self.plan.run_queue(*core).foreground.iter().any(|it| grants(&it));
-        let core = self.cores().find(on_run_queue)?;
+        let core = self.cores.iter().copied().find(on_run_queue)?;
         (!self.host.core(core).is_closed()).then_some(core)
     }
 

@@ -16,7 +16,7 @@
 
 use super::Core;
 use crate::{Executor, Level, SilentJob, VcpuHandle, WakeCost};
-use maracas_core::contract::{Limit, RunQueue};
+use maracas_core::contract::Limit;
 use maracas_core::{Duration, Instant};
 
 /// How long an agent sleeps at most: 33 wakes a second are a thousandth of a core where a wake
@@ -166,18 +166,20 @@ impl<E: Executor> Core<E> {
     pub(crate) fn plan_look(&mut self, now: Instant) {
         self.forget_look();
         (self.awaited, self.quiet.is_watch) = (None, false);
-        let run_queue = std::mem::take(&mut self.run_queue);
-        let runs = self.look_at_foreground(&run_queue);
+        let runs = self.look_at_foreground();
         if !runs {
-            self.look_at_background(&run_queue, now);
+            self.look_at_background(now);
         }
-        self.run_queue = run_queue;
         self.look_by_clock(now);
-        self.listen_again_at();
-        self.retry_at();
+        let mut has_received = false;
+        for vcpu_handle in &self.vcpu_handles {
+            let again = vcpu_handle.births.listen_again_at().min(vcpu_handle.retry.at());
+            self.look_at = self.look_at.min(again);
+            has_received |= vcpu_handle.has_just_received();
+        }
         self.watch_memory(now);
         // Its meter was read once more while what was decided was carried out.
-        if self.vcpu_handles.iter().any(VcpuHandle::has_just_received) {
+        if has_received {
             self.look_at = now;
         }
     }
@@ -192,9 +194,9 @@ impl<E: Executor> Core<E> {
     }
 
     /// Looks when a budget can be spent; whether something is believed to run on one.
-    fn look_at_foreground(&mut self, run_queue: &RunQueue) -> bool {
+    fn look_at_foreground(&mut self) -> bool {
         let mut first = None;
-        for grant in &run_queue.foreground {
+        for grant in &self.run_queue.foreground {
             let Some(vcpu_handle) =
                 self.vcpu_handles.iter().find(|vcpu_handle| vcpu_handle.id == grant.vcpu)
             else {
@@ -225,11 +227,11 @@ impl<E: Executor> Core<E> {
     }
 
     /// Looks when surplus time of what runs ends, and whether it still runs while others wait.
-    fn look_at_background(&mut self, run_queue: &RunQueue, now: Instant) {
+    fn look_at_background(&mut self, now: Instant) {
         let held = |vcpu_handle: &VcpuHandle<E::Handle>| {
             matches!(vcpu_handle.level, Level::Frozen | Level::Watched)
         };
-        for grant in &run_queue.background {
+        for grant in &self.run_queue.background {
             let Some(vcpu_handle) =
                 self.vcpu_handles.iter().find(|vcpu_handle| vcpu_handle.id == grant.vcpu)
             else {
@@ -248,7 +250,7 @@ impl<E: Executor> Core<E> {
         let waits = |vcpu_handle: &VcpuHandle<E::Handle>| {
             held(vcpu_handle) && !vcpu_handle.threads.is_empty()
         };
-        if run_queue.background_allowed && self.vcpu_handles.iter().any(waits) {
+        if self.run_queue.background_allowed && self.vcpu_handles.iter().any(waits) {
             // The end of a slice, or the return of a budget, that comes soon after is as good a
             // time: most background lasts no longer.
             let watch = self.waking.watch(self.quiet.watches);
@@ -320,7 +322,7 @@ mod tests {
     use super::*;
     use crate::fake::{Fake, core};
     use maracas_core::VcpuId;
-    use maracas_core::contract::{Grant, Mode};
+    use maracas_core::contract::{Grant, Mode, RunQueue};
     use std::rc::Rc;
 
     fn us(n: u64) -> Duration {

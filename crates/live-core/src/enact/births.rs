@@ -20,6 +20,13 @@ pub struct Births {
     rescan_at: Option<Instant>,
 }
 
+impl Births {
+    /// When it is time to wait for them again; [`Instant::NEVER`] = they are waited for.
+    pub(crate) fn listen_again_at(&self) -> Instant {
+        self.rescan_at.unwrap_or(Instant::NEVER)
+    }
+}
+
 impl<E: Executor> Core<E> {
     /// Threads of this VCPU handle were born or have ended.
     pub(crate) fn note_birth(&mut self, index: usize, now: Instant) {
@@ -49,13 +56,6 @@ impl<E: Executor> Core<E> {
         if self.vcpu_handles[index].births.rescan_at.take().is_some() {
             self.listen(index, true);
         }
-    }
-
-    /// Looks when it is time to wait for births again.
-    pub(crate) fn listen_again_at(&mut self) {
-        let muted =
-            self.vcpu_handles.iter().filter_map(|vcpu_handle| vcpu_handle.births.rescan_at).min();
-        self.look_at = self.look_at.min(muted.unwrap_or(Instant::NEVER));
     }
 
     fn listen(&mut self, index: usize, to: bool) {

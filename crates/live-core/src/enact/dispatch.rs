@@ -75,8 +75,8 @@ impl Dispatches {
     }
     /// This VCPU may not run in the foreground any more.
     pub(crate) fn stopped(&mut self, vcpu: VcpuId) {
-        self.first = self.first.filter(|first| *first != vcpu);
-        self.pending = self.pending.filter(|pending| pending.vcpu != vcpu);
+        self.first.take_if(|first| *first == vcpu);
+        self.pending.take_if(|pending| pending.vcpu == vcpu);
     }
     /// A thread of this VCPU was switched in.
     pub(crate) fn switched_in(&mut self, vcpu: VcpuId, at: Instant) {
@@ -110,6 +110,10 @@ impl Dispatches {
         if end != End::Metered {
             self.last = Some((to, end));
         }
+    }
+    /// Whether anything was measured that [`Dispatches::notes`] has not taken.
+    pub(crate) const fn has_notes(&self) -> bool {
+        !self.done.is_empty()
     }
     /// Takes what was measured, as notes for the journal.
     pub(crate) fn notes(&mut self, core: CoreId, seen: bool) -> impl Iterator<Item = Record> {
@@ -152,6 +156,11 @@ impl<E: Executor> Core<E> {
         if stays || !self.means.events {
             self.dispatches.switched_in(vcpu, self.exec.now());
         }
+    }
+
+    /// Whether anything was measured since [`Core::take_notes`] was asked last.
+    pub(crate) const fn has_notes(&self) -> bool {
+        !self.notes.is_empty() || self.dispatches.has_notes()
     }
 
     /// What was measured since this was asked last.

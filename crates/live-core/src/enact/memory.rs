@@ -157,11 +157,6 @@ impl<E: Executor> Core<E> {
         self.memory.rings.rang(self.exec.now(), self.waking.grain());
     }
 
-    /// Whether anything is held against a memory meter.
-    fn is_bounded(&self) -> bool {
-        self.run_queue.limits_memory()
-    }
-
     /// The VCPU that runs by the law as it was carried out last, as far as is known.
     fn head(&self) -> Option<usize> {
         let rank = |index: &usize| {
@@ -212,7 +207,7 @@ impl<E: Executor> Core<E> {
     /// before it is judged which VCPUs may run.
     pub(crate) fn judge_allowance(&mut self) {
         let before = (self.memory.counted_at, self.memory.reads);
-        if self.is_bounded() || self.counts_by_core() {
+        if self.is_bounded || self.counts_by_core() {
             self.count_memory();
         }
         let (limit, reads) = (self.run_queue.allowance, self.memory.reads);
@@ -290,7 +285,7 @@ impl<E: Executor> Core<E> {
     /// How many reads are left until a VCPU must be stopped that may run now, whether it is known
     /// to sleep or not: nothing reports when it wakes. `None` = no limit.
     fn rest_of_memory(&self) -> Option<u64> {
-        if !self.run_queue.limits_memory() {
+        if !self.is_bounded {
             return None;
         }
         let runs = |vcpu_handle: &&VcpuHandle<E::Handle>| {

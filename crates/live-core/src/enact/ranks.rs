@@ -7,58 +7,46 @@
 use super::crowd::Crowd;
 use crate::priority::FOREGROUND;
 use crate::{Level, VcpuHandle};
-use maracas_core::contract::{Grant, RunQueue};
 
-/// What decides who is raised and how high. What [`Ranks::assign`] works with is kept so that no
-/// enforcement asks for memory.
+/// What decides who is raised and how high.
 #[derive(Debug, Default)]
 pub(crate) struct Ranks {
     /// How many threads a VCPU may have to be raised.
     pub(crate) crowd: Crowd,
-    /// The VCPUs wanted in the foreground, by their place in the run queue.
-    order: Vec<usize>,
-    held: Vec<u8>,
-    given: Vec<u8>,
+    /// The VCPU handles that are wanted in the foreground, in the order of the run queue: where on
+    /// the core each stands, and which priority it had last (0 = none yet). Kept so that no
+    /// enforcement asks for memory.
+    pub(crate) order: Vec<(usize, u8)>,
 }
 
 impl Ranks {
-    /// Gives every VCPU handle that is wanted in the foreground a priority in the order of the run
-    /// queue.
-    pub(crate) fn assign<H>(&mut self, run_queue: &RunQueue, vcpu_handles: &mut [VcpuHandle<H>]) {
-        let wanted = |vcpu_handle: &VcpuHandle<H>| matches!(vcpu_handle.want, Level::Foreground(_));
-        let place = |grant: &Grant| {
-            vcpu_handles
-                .iter()
-                .position(|vcpu_handle| vcpu_handle.id == grant.vcpu && wanted(vcpu_handle))
-        };
-        self.order.clear();
-        self.order.extend(run_queue.foreground.iter().filter_map(place));
-        self.held.clear();
-        self.held.extend(self.order.iter().map(|index| vcpu_handles[*index].last_priority));
-        assign_in_order(&self.held, &mut self.given);
-        for (index, priority) in self.order.iter().zip(&self.given) {
+    /// Gives every VCPU handle that is wanted in the foreground a priority in their order.
+    pub(crate) fn assign<H>(&mut self, vcpu_handles: &mut [VcpuHandle<H>]) {
+        assign_in_order(&mut self.order);
+        for (index, priority) in &self.order {
             vcpu_handles[*index].want = Level::Foreground(*priority);
         }
     }
 }
 
-/// Priorities by place, given those that were held (0 = none yet).
-fn assign_in_order(held: &[u8], given: &mut Vec<u8>) {
-    given.clear();
+/// Priorities by place, in place of those that were held.
+fn assign_in_order(order: &mut [(usize, u8)]) {
     let mut above = FOREGROUND.end;
-    for (place, &own) in held.iter().enumerate() {
+    for place in 0..order.len() {
+        let own = order[place].1;
         // Room for those that come after; beyond 71 entries the last share one priority.
-        let rest = u8::try_from(held.len() - place - 1).unwrap_or(u8::MAX);
+        let rest = u8::try_from(order.len() - place - 1).unwrap_or(u8::MAX);
         let most = above.saturating_sub(1).max(FOREGROUND.start);
         let least = FOREGROUND.start.saturating_add(rest).min(most);
         let priority = if (least..=most).contains(&own) {
             own
         } else {
-            let later = held[place + 1..].iter().filter(|later| **later < above);
-            let below = later.max().copied().unwrap_or(0).max(FOREGROUND.start);
+            let later = order[place + 1..].iter().map(|(_, later)| *later);
+            let below = later.filter(|later| *later < above).max().unwrap_or(0);
+            let below = below.max(FOREGROUND.start);
             below.midpoint(above).clamp(least, most)
         };
-        given.push(priority);
+        order[place].1 = priority;
         above = priority;
     }
 }
@@ -69,9 +57,9 @@ mod tests {
 
     /// Priorities held, places in the run queue, and what comes out.
     fn assigned(held: &[u8]) -> Vec<u8> {
-        let mut given = Vec::new();
-        assign_in_order(held, &mut given);
-        given
+        let mut order: Vec<_> = held.iter().copied().enumerate().collect();
+        assign_in_order(&mut order);
+        order.into_iter().map(|(_, priority)| priority).collect()
     }
 
     #[test]

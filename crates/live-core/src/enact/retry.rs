@@ -111,10 +111,4 @@ impl<E: Executor> Core<E> {
             self.rescan(index);
         }
     }
-
-    /// Looks when something is to be tried again.
-    pub(crate) fn retry_at(&mut self) {
-        let first = self.vcpu_handles.iter().map(|vcpu_handle| vcpu_handle.retry.at).min();
-        self.look_at = self.look_at.min(first.unwrap_or(Instant::NEVER));
-    }
 }

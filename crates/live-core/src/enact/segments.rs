@@ -128,9 +128,10 @@ impl<E: Executor> Core<E> {
     /// Reads all records and turns them into events in the outbox.
     pub fn drain(&mut self) {
         if !self.means.events {
-            self.report_counts();
+            self.report_counts(true);
             return;
         }
+        let before = self.outbox.len();
         // A bound, so that a storm of switches cannot keep the agent here: the rest comes later.
         for _ in 0..16_384 {
             let record_at = self.peek();
@@ -145,9 +146,11 @@ impl<E: Executor> Core<E> {
                 (None, None) => break,
             }
         }
-        self.reconcile();
+        if self.outbox.len() > before {
+            self.reconcile();
+        }
         self.report_trapped();
-        self.report_counts();
+        self.report_counts(self.outbox.len() > before);
     }
 
     /// The instant of the next record that is not taken yet.
@@ -168,7 +171,7 @@ impl<E: Executor> Core<E> {
         self.drain();
         self.close(None, End::Preempted);
         self.reconcile();
-        self.report_counts();
+        self.report_counts(true);
     }
 
     /// Reports the running segment without ending it, for a metered wake.
@@ -256,11 +259,10 @@ impl<E: Executor> Core<E> {
             return;
         }
         let (woke, mode) = (!vcpu_handle.is_runnable(), vcpu_handle.read_mode);
-        self.dispatches.switched_in(vcpu, at);
-        let Some(vcpu_handle) = self.vcpu_handle(vcpu) else { return };
         if let Some(thread) = vcpu_handle.thread(tid) {
             thread.runnable = true;
         }
+        self.dispatches.switched_in(vcpu, at);
         match &mut self.tracker.open {
             Some(open) if open.vcpu == vcpu => open.in_at = Some(at),
             Some(_) | None => {
@@ -433,11 +435,17 @@ impl<E: Executor> Core<E> {
     }
 
     /// Gives the last segment that was reported of each VCPU handle what its programs have gained
-    /// since, and what they did to memory.
-    fn report_counts(&mut self) {
-        self.report_memory();
+    /// since, and what they did to memory; only where `any` may have been reported since this was
+    /// done last.
+    fn report_counts(&mut self, any: bool) {
+        if any {
+            self.report_memory();
+        }
         self.report_spent();
         self.note_throttling();
+        if !any {
+            return;
+        }
         for vcpu_handle in &mut self.vcpu_handles {
             let Some(last) = vcpu_handle.last_reported.take() else { continue };
             if let Some((_, Event::Ran(segment))) = self.outbox.get_mut(last) {

@@ -60,6 +60,7 @@ impl<E: Executor> Core<E> {
         self.is_throttled = !run_queue.background_allowed;
         // What a bandwidth limiter makes slow goes on.
         self.run_queue.background_allowed |= self.exec.has_bandwidth_limiter();
+        self.is_bounded = self.run_queue.limits_memory();
         if closes {
             self.exec.clear_stamp();
             self.throttling = Throttling { decided: Some(decided), ..Throttling::default() };

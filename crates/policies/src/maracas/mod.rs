@@ -138,6 +138,7 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
         table,
         cores: Cores::new(settings, CoreId(0), system.cores.len()),
         io_vcpus: 0,
+        changing: Vec::new(),
         closed: CoreSet::EMPTY,
         service_requests: ServiceRequests::default(),
         monitor,
@@ -234,6 +235,8 @@ struct Maracas {
     cores: Cores,
     /// How many VCPUs are there for I/O.
     io_vcpus: usize,
+    /// VCPUs with a reservation that was granted and has not set in.
+    changing: Vec<VcpuId>,
     /// Cores whose run queues withhold their surplus time.
     closed: CoreSet,
     service_requests: ServiceRequests,
@@ -278,6 +281,9 @@ impl Policy for Maracas {
     }
 
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
+        if !self.changing.is_empty() {
+            self.set_in(now, plan.wake_metered && plan.wake <= now);
+        }
         let mut wake = self.refresh_cores(now, plan);
         // A core that rests may have room for VCPUs that wait.
         while (!self.table.is_settled() && self.retry(now)) || self.tells_otherwise(plan) {
@@ -288,7 +294,9 @@ impl Policy for Maracas {
         let tick = self.throttle(now, plan);
         let rest = self.rebalance(now);
         plan.wake = wake.min(tick).min(rest).min(self.monitor.as_ref().map_or(wake, Monitor::next));
-        plan.wake_metered = tick == plan.wake && tick != Instant::NEVER;
+        plan.wake = plan.wake.min(self.next_change(now));
+        let ticks = tick == plan.wake && tick != Instant::NEVER;
+        plan.wake_metered = ticks || !self.changing.is_empty();
         self.service_requests.show(plan);
     }
 
@@ -351,11 +359,37 @@ impl Maracas {
             self.unsettle(core);
         }
         let learnt = self.cores.with(vcpu.id, |state| state.change(vcpu, at));
+        let state = self.cores.states.get(vcpu.id);
+        let waits = |state: &&State| state.settles() != Instant::NEVER;
+        self.changing.extend(state.filter(waits).map(|state| state.id));
         if let (Some(balance), Some((_, was_runnable))) = (&mut self.balance, learnt)
             && let Some(state) = self.cores.states.get(vcpu.id)
         {
             balance.learn(state, was_runnable);
         }
+    }
+    /// Has reservations set in that were granted and are due. What ran of the old budget must have
+    /// been told, as it is where what runs was just metered: told later, it would be an overrun of
+    /// the new one.
+    fn set_in(&mut self, now: Instant, is_metered: bool) {
+        let Self { changing, cores, .. } = self;
+        changing.retain(|id| {
+            let state = cores.states.get(*id);
+            let Some(due) = state.map(State::settles).filter(|due| *due < Instant::NEVER) else {
+                return false;
+            };
+            let sets_in = due <= now && (is_metered || !state.is_some_and(State::runnable));
+            if sets_in {
+                cores.with(*id, |state| state.settle(now));
+            }
+            !sets_in
+        });
+    }
+    /// When the next of them can set in, after `now`.
+    fn next_change(&self, now: Instant) -> Instant {
+        let states = self.changing.iter().filter_map(|id| self.cores.states.get(*id));
+        let next = states.map(State::settles).min().unwrap_or(Instant::NEVER);
+        next.max(now.saturating_add(Duration::from_ticks(1)))
     }
     /// Admits, and changes, the VCPUs that waited for it and need not any longer; true where there
     /// was one.

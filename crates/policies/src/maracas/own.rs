@@ -2,7 +2,7 @@
 //!
 //! Nothing is lent where what one core does concerns others by itself: where background time is
 //! throttled, VCPUs are moved, or I/O VCPUs inherit periods; nor with grants ahead, which whatever
-//! decides for all cores gives.
+//! decides for all cores gives, nor until a new reservation has set in.
 
 use super::cores::Cores;
 use super::{Ahead, Maracas, Settings};
@@ -61,7 +61,7 @@ impl Apart for Maracas {
         Box::new(Own::new(self.cores.settings, core))
     }
     fn is_settled(&self) -> bool {
-        let answered = self.table.is_settled() && !self.table.owes();
+        let answered = self.table.is_settled() && !self.table.owes() && self.changing.is_empty();
         answered && self.io_vcpus == 0 && self.cores.stale.is_empty()
     }
     fn lend(&mut self, part: &mut dyn Part) {

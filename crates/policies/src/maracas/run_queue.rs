@@ -79,7 +79,6 @@ impl Cores {
         let (local, states, room) = self.split(core);
         for id in &local.foreground {
             if let Some(state) = states.get_mut(*id) {
-                state.settle(now);
                 state.server.update(now);
                 state.misplaced = false;
             }

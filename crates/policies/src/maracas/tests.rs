@@ -292,6 +292,17 @@ fn handing_a_reservation_round_takes_no_budget_from_what_stays() {
 }
 
 #[test]
+fn what_ran_of_the_old_budget_is_no_debt_of_a_smaller_new_one() {
+    let ticks = Duration::from_ticks;
+    let mut machine = machine(&[("background", "off")], &[(8, 10)], &[0]);
+    run(&mut machine, 6);
+    // It sets in at 7, while the VCPU runs: seven of the old eight are used and come back at 10.
+    machine.tell(CoreId(0), Event::Changed(Vcpu::new(0, ticks(4), ticks(10))));
+    run(&mut machine, 44);
+    assert_eq!(schedule(&machine), "aaaaaaa...aaaa......aaaa......aaaa......aaaa......");
+}
+
+#[test]
 fn a_wake_reported_before_the_block_brings_no_chunk_early() {
     let mut reported = Reported::new(&[(4, 10)]);
     reported.woke(0, 0);

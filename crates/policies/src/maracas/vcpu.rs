@@ -308,15 +308,17 @@ impl State {
     pub(super) fn change(&mut self, vcpu: &Vcpu, at: Instant) {
         let due = if self.activity.is_done() { at } else { at + self.server.period() };
         self.becomes = Some(Box::new((due, vcpu.clone())));
-        self.settle(at);
+        if !self.runnable() {
+            self.settle(at);
+        }
     }
-    /// When a reservation that was granted sets in at the latest.
+    /// When a reservation that was granted is due to set in, if there is one.
     pub(super) fn settles(&self) -> Instant {
         self.becomes.as_ref().map_or(Instant::NEVER, |becomes| becomes.0)
     }
-    /// Has a reservation set in that is due at `now`.
+    /// Has a reservation that was granted set in.
     pub(super) fn settle(&mut self, now: Instant) {
-        if let Some(becomes) = self.becomes.take_if(|becomes| becomes.0 <= now) {
+        if let Some(becomes) = self.becomes.take() {
             let before = self.urgency();
             self.server.change(&becomes.1, now);
             self.deadline = becomes.1.reservation.deadline;
@@ -439,7 +441,6 @@ impl Local {
     /// Takes in how one of them is at `now`; its grant.
     pub(super) fn look(&mut self, state: &mut State, now: Instant, ahead: Ahead) -> Grant {
         state.touched = false;
-        state.settle(now);
         state.server.update(now);
         let usable = state.server.usable(now);
         let (runs, spent) = (state.runnable(), usable.is_zero());
@@ -458,7 +459,7 @@ impl Local {
             (None, true) => (next, Instant::NEVER),
             (None, false) => (Instant::NEVER, next),
         };
-        self.awake.set(place, awake.min(state.settles()));
+        self.awake.set(place, awake);
         if state.sleeps_on || asleep != Instant::NEVER {
             state.sleeps_on = asleep != Instant::NEVER;
             self.asleep.set(place, asleep);

@@ -142,13 +142,27 @@ impl Uneven {
         }
         self.is_stale = true;
     }
-    /// Its reservation was replaced by another.
+    /// Its reservation was replaced by another, which sets in once all that ran of the old budget
+    /// was told: told later, it would be an overrun of the new one.
     fn replaced(&mut self, vcpu: &Vcpu, at: Instant) {
         let Some(new) = self.table.get(vcpu.id) else { return };
-        let thread = self.threads.get_mut(&vcpu.id);
-        if let Some(guarantee) = thread.and_then(|thread| thread.guarantee.as_mut()) {
-            guarantee.change(new, at);
+        let Some(thread) = self.threads.get_mut(&vcpu.id) else { return };
+        let runs = thread.runnable();
+        let Some(guarantee) = &mut thread.guarantee else { return };
+        guarantee.becomes = Some(new.clone());
+        if !runs {
+            guarantee.settle(at);
         }
+    }
+    /// Whether a reservation was replaced by one that has not set in.
+    pub(super) fn is_changing(&self) -> bool {
+        let mut guarantees = self.threads.values().filter_map(|it| it.guarantee.as_ref());
+        guarantees.any(|guarantee| guarantee.becomes.is_some())
+    }
+    /// What runs was metered: reservations set in that replaced others.
+    pub(super) fn set_in(&mut self, now: Instant) {
+        let guarantees = self.threads.values_mut().filter_map(|thread| thread.guarantee.as_mut());
+        guarantees.for_each(|guarantee| guarantee.settle(now));
     }
     /// It had no reservation, and has one now.
     fn promised(&mut self, vcpu: &Vcpu, home: CoreId, at: Instant) {

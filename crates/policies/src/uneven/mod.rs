@@ -309,6 +309,9 @@ impl Policy for Uneven {
     }
 
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
+        if plan.wake_metered && plan.wake <= now {
+            self.set_in(now);
+        }
         let mut replenished = self.replenish(now);
         while !self.table.is_settled() && self.retry(now) {
             replenished = self.replenish(now);
@@ -329,7 +332,11 @@ impl Policy for Uneven {
         }
         self.stand(now, plan);
         plan.wake = replenished.min(self.look).min(ascent).min(self.table.next());
-        plan.wake_metered = plan.wake == self.look;
+        let is_changing = self.is_changing();
+        if is_changing {
+            plan.wake = now.saturating_add(Duration::from_ticks(1));
+        }
+        plan.wake_metered = plan.wake == self.look || is_changing;
     }
 
     fn statistics(&self) -> Vec<Statistic> {

@@ -484,6 +484,22 @@ fn budget_that_is_given_up_is_not_spent_twice() {
     }
 }
 
+/// A smaller reservation sets in while the thread runs: what it has used of the old one by then
+/// comes back with that, and is no debt of the new one.
+#[test]
+fn what_ran_of_the_old_budget_is_no_debt_of_a_smaller_new_one() {
+    let here = |budget| Vcpu { pinned: Some(CoreId(0)), ..Vcpu::new(0, ticks(budget), ticks(10)) };
+    let system = system(1, 1, alloc::vec![here(8)]);
+    let mut machine = awake(&max_fair::ENTRY, &ROUND, &system);
+    run(&mut machine, 6);
+    machine.tell(CoreId(0), Event::Changed(here(4)));
+    run(&mut machine, 44);
+    let foreground = Some((0, Mode::Foreground));
+    let had: Vec<bool> = machine.trace.iter().map(|row| row[0] == foreground).collect();
+    let expected: Vec<bool> = (0..50).map(|at| at < 7 || at >= 10 && at % 10 < 4).collect();
+    assert_eq!(had, expected, "{}", machine.schedule(0));
+}
+
 /// A server that slept has its budget from its wake on, and not again before a period from there.
 #[test]
 fn a_wake_begins_a_period() {

@@ -18,6 +18,8 @@ pub(super) struct Guarantee {
     chunk_min: Duration,
     /// Smaller goes first among those at home there: rate-monotonic order.
     pub(super) urgency: (Duration, VcpuId),
+    /// A reservation that has not set in.
+    pub(super) becomes: Option<Vcpu>,
 }
 
 impl Guarantee {
@@ -25,13 +27,15 @@ impl Guarantee {
     pub(super) fn new(vcpu: &Vcpu, home: CoreId, at: Instant, chunk_min: Duration) -> Self {
         let r = &vcpu.reservation;
         let server = Sporadic::new(r.budget, r.period, at);
-        Self { home, server, chunk_min, urgency: priority::of(vcpu) }
+        Self { home, server, chunk_min, urgency: priority::of(vcpu), becomes: None }
     }
-    /// It has another reservation from `at` on.
-    pub(super) fn change(&mut self, vcpu: &Vcpu, at: Instant) {
-        let r = &vcpu.reservation;
-        self.server.change(r.budget, r.period, at);
-        self.urgency = priority::of(vcpu);
+    /// It has another reservation from `at` on, if one waits for that.
+    pub(super) fn settle(&mut self, at: Instant) {
+        if let Some(vcpu) = self.becomes.take() {
+            let r = &vcpu.reservation;
+            self.server.change(r.budget, r.period, at);
+            self.urgency = priority::of(&vcpu);
+        }
     }
 }
 

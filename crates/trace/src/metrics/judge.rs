@@ -114,6 +114,8 @@ struct Off {
     start: Instant,
     count: u64,
     period: Duration,
+    /// How much longer a part of its budget was due than the first.
+    spread: Duration,
     budget: u64,
     error: i64,
     tolerance: u64,
@@ -158,7 +160,8 @@ enum Counts {
 
 impl Off {
     fn goes_on_with(&self, next: &Self) -> bool {
-        let same = |of: &Self| (of.period, of.budget, of.error, of.tolerance, of.unjudged);
+        let same =
+            |of: &Self| (of.period, of.spread, of.budget, of.error, of.tolerance, of.unjudged);
         same(self) == same(next) && self.start + self.period * self.count == next.start
     }
 }
@@ -175,7 +178,7 @@ impl Row {
 /// Whether stolen time explains how far a period is off.
 fn is_stolen(off: &Off, cores: CoreSet, thefts: &Thefts) -> bool {
     let from = Instant::from_ticks(off.start.ticks().saturating_sub(off.period.ticks()));
-    let stolen = thefts.between(cores, from, off.start + off.period);
+    let stolen = thefts.between(cores, from, off.start + off.period + off.spread);
     stolen > 0 && stolen.saturating_add(off.tolerance) >= off.error.unsigned_abs()
 }
 
@@ -221,28 +224,43 @@ impl Judge {
     }
 
     /// Takes in a period with full demand.
-    pub(super) fn take(&mut self, start: Instant, period: Duration, delivered: u64, budget: u64) {
+    /// (`spread`: see [`Off`]).
+    pub(super) fn take(
+        &mut self,
+        start: Instant,
+        period: Duration,
+        spread: Duration,
+        delivered: u64,
+        budget: u64,
+    ) {
         let error = delivered as i64 - budget as i64;
         self.judged.periods += 1;
         self.judged.error += i128::from(error);
         self.judged.budget += u128::from(budget);
-        self.open(start, period, error, budget, false);
+        self.open((start, period, spread), error, budget, false);
     }
 
     /// Takes in a period that is not judged: what it took too much, later ones pay back.
     pub(super) fn pass(&mut self, start: Instant, period: Duration, delivered: u64, budget: u64) {
         if delivered > budget {
-            self.open(start, period, (delivered - budget) as i64, budget, true);
+            let spread = Duration::ZERO;
+            self.open((start, period, spread), (delivered - budget) as i64, budget, true);
         }
     }
 
     /// Keeps a period that is off by more than the tolerance until it is decided on.
-    fn open(&mut self, start: Instant, period: Duration, error: i64, budget: u64, unjudged: bool) {
+    fn open(
+        &mut self,
+        (start, period, spread): (Instant, Duration, Duration),
+        error: i64,
+        budget: u64,
+        unjudged: bool,
+    ) {
         let tolerance = self.tolerance(budget);
         if error.unsigned_abs() <= tolerance {
             return;
         }
-        let off = Off { start, count: 1, period, budget, error, tolerance, unjudged };
+        let off = Off { start, count: 1, period, spread, budget, error, tolerance, unjudged };
         match self.open.back_mut() {
             Some(last) if last.goes_on_with(&off) => last.count += 1,
             _ => self.open.push_back(off),
@@ -253,7 +271,7 @@ impl Judge {
     /// enforced, which two periods later it was; else it touches none of its own.
     pub(super) fn is_ripe(&self, now: Instant) -> bool {
         self.open.front().is_some_and(|off| {
-            let end = off.start.saturating_add(off.period);
+            let end = off.start.saturating_add(off.period).saturating_add(off.spread);
             end.saturating_add(off.period).saturating_add(off.period) <= now
         })
     }

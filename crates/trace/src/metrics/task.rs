@@ -34,6 +34,9 @@ pub(super) struct Task {
     by_jobs: bool,
     /// In the order in which it asked, which is that of the verdicts.
     asked: Short<Asked>,
+    /// A reservation that was granted at this instant, and the class on which it is meant, where
+    /// what ran until then is not reported yet.
+    granted: Option<(Instant, Option<u32>)>,
     left: Option<Instant>,
     /// Reads of memory were promised to it, and it may do no more of them.
     limited: bool,
@@ -130,6 +133,7 @@ impl Task {
             demand: Demand::NotYet,
             by_jobs: false,
             asked: Short::default(),
+            granted: None,
             left: None,
             limited: false,
             held: Held::default(),
@@ -142,7 +146,7 @@ impl Task {
         (self.reservation, self.role) = (vcpu.reservation, vcpu.role);
         self.limited = vcpu.bandwidth.is_some();
         self.by_jobs = vcpu.arrival != Arrival::None;
-        self.windows.reserve(&vcpu.reservation, meant_milli, Instant::ZERO);
+        self.windows.reserve(&vcpu.reservation, meant_milli, Instant::ZERO, self.by_jobs);
     }
     /// It asks to be admitted; until the verdict it counts as present.
     pub(super) fn asks_in(&mut self) {
@@ -160,15 +164,29 @@ impl Task {
             Some(Asked::Arrival) => self.present = admitted,
             Some(Asked::Change { reservation, meant_milli, limited }) if admitted => {
                 self.limited = limited;
-                self.windows.close_until(now, self.blocked_since());
+                self.reserve(Instant::ZERO);
+                self.granted = Some((now, meant_milli));
+                let runs = matches!(self.demand, Demand::Runnable(_)) && !self.by_jobs;
                 self.reservation = reservation;
-                self.windows.reserve(&reservation, meant_milli, now);
+                if !runs {
+                    self.reserve(Instant::ZERO);
+                }
             }
             Some(Asked::Change { .. }) | None => {}
         }
     }
+    /// A reservation that was granted sets in, at `reported` where what ran when it was granted is
+    /// reported up to there.
+    fn reserve(&mut self, reported: Instant) {
+        if let Some((granted, meant_milli)) = self.granted.take() {
+            let at = reported.max(granted);
+            self.windows.close_until(at, self.blocked_since());
+            self.windows.reserve(&self.reservation, meant_milli, at, self.by_jobs);
+        }
+    }
     /// It is gone.
     pub(super) fn left(&mut self, at: Instant) {
+        self.reserve(Instant::ZERO);
         self.let_go(at);
         self.windows.close_until(at, self.blocked_since());
         self.jobs.overdue(at);
@@ -256,6 +274,7 @@ impl Task {
             return;
         }
         if self.left.is_none() {
+            self.reserve(Instant::ZERO);
             self.let_go(end);
             self.windows.close_until(end, self.blocked_since());
             self.pieces.preemptions = self.pieces.preemptions_by(end, self.jobs.released > 0);
@@ -275,7 +294,7 @@ impl Task {
                     self.windows.begin(at);
                 }
             }
-            Demand::Blocked(since) => self.windows.woke(since, at),
+            Demand::Blocked(since) => self.windows.woke(since, at, self.by_jobs),
         }
         self.demand = Demand::Runnable(at);
     }
@@ -284,6 +303,11 @@ impl Task {
     #[inline]
     pub(super) fn ran(&mut self, segment: &Segment, milli: u32) {
         self.woke(segment.from);
+        // What runs when it is granted is metered at once: its segment ends then.
+        let ends_then = |at| segment.from < at || segment.from == at && segment.end == End::Metered;
+        if self.granted.is_some_and(|(at, _)| !ends_then(at)) {
+            self.reserve(Instant::ZERO);
+        }
         self.let_go(segment.from);
         if segment.end == End::MemorySpent && self.limited {
             self.held.since = Some(segment.to);
@@ -294,12 +318,15 @@ impl Task {
         if segment.mode == Mode::Foreground {
             self.windows.serve(segment.from, segment.to, segment.usage.service.ticks(), milli);
         }
+        if self.granted.is_some() {
+            self.reserve(segment.to);
+        }
         self.pieces.ran(segment, self.jobs.released > 0);
         if matches!(segment.end, End::Blocked | End::Exited) {
             match self.demand {
                 // The wake that ended this block was reported before the block itself.
                 Demand::Runnable(woken) if woken > segment.to => {
-                    self.windows.woke(segment.to, woken);
+                    self.windows.woke(segment.to, woken, self.by_jobs);
                 }
                 Demand::Runnable(_) | Demand::NotYet | Demand::Blocked(_) => {
                     self.demand = Demand::Blocked(segment.to);

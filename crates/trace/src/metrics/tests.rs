@@ -143,16 +143,41 @@ fn delivered_in_own_periods() {
 #[test]
 fn periods_without_full_demand_are_left_out() {
     let mut story = one(false);
-    // [0, 10): blocked from 2; [10, 20), [20, 30), [30, 40): blocked until 35; [40, 50): full.
-    story.woke(0, 0).ran(FORE, (0, 2), Blocked).woke(0, 35).ran(FORE, (35, 39), LimitReached);
-    story.ran(FORE, (40, 44), LimitReached);
-    // [50, 60): blocks at its last instant, so that [60, 70) has its demand.
-    story.ran(FORE, (56, 60), Blocked).woke(0, 60).ran(FORE, (60, 65), Preempted);
-    let report = story.report(70);
+    // [0, 10): blocked from 2; [10, 20), [20, 30): blocked; [30, 35) too, and is cut short.
+    story.woke(0, 0).ran(FORE, (0, 2), Blocked).woke(0, 35);
+    story.ran(FORE, (35, 39), LimitReached).ran(FORE, (45, 50), LimitReached);
+    // [55, 65): blocks at its last instant, so that [65, 75) has its demand.
+    story.ran(FORE, (61, 65), Blocked).woke(0, 65).ran(FORE, (65, 70), Preempted);
+    let report = story.report(75);
     let got = &report.tasks[0].delivered;
-    assert_eq!((got.periods, got.periods_without_demand), (3, 4));
-    assert_eq!((got.mean_ns, got.error_max_ns), (Some(13.0 / 3.0), Some(1)));
-    assert_eq!(got.mean_of_all_ns, Some(19.0 / 7.0));
+    assert_eq!((got.periods, got.periods_without_demand), (4, 3));
+    assert_eq!((got.mean_ns, got.error_max_ns), (Some(18.0 / 4.0), Some(1)));
+    assert_eq!(got.mean_of_all_ns, Some(20.0 / 7.0));
+}
+
+/// C = 4, T = 10. It blocks at 2 and wakes at 5: from then on two may be used in each [5, 15), and
+/// the two that were used in each [10, 20).
+#[test]
+fn a_budget_that_a_block_split_is_due_by_parts() {
+    let split = |pieces: &[(u64, u64)], end| {
+        let mut story = one(false);
+        story.woke(0, 0).ran(FORE, (0, 2), Blocked).woke(0, 5);
+        pieces.iter().for_each(|piece| _ = story.ran(FORE, *piece, Preempted));
+        let delivered = story.report(end).tasks[0].delivered.clone();
+        let errors = (delivered.error_mean_ns, delivered.error_max_ns);
+        (delivered.periods, errors, delivered.mean_of_all_ns)
+    };
+    // At once, and as late as may be: parts are due at 15, 20, 25, 30, and their periods end there.
+    let at_once = split(&[(5, 7), (10, 12), (15, 17), (20, 22)], 30);
+    assert_eq!(at_once, (2, (Some(0.0), Some(0)), Some(5.0)));
+    let late = split(&[(13, 15), (18, 20), (23, 25), (28, 30)], 30);
+    assert_eq!(late, (2, (Some(0.0), Some(0)), Some(5.0)));
+    // One of the first part comes after 15: a period short by one, and the next over by one.
+    let missed = split(&[(14, 15), (15, 20), (20, 22)], 30);
+    assert_eq!(missed.1, (Some(1.0), Some(1)));
+    // One of the second part comes before 10.
+    let early = split(&[(5, 8), (10, 12), (15, 17), (20, 22)], 30);
+    assert_eq!(early.1, (Some(0.5), Some(1)));
 }
 
 #[test]
@@ -206,12 +231,12 @@ fn a_wake_reported_before_the_block_it_ended() {
     let mut story = one(false);
     story.woke(0, 0).woke(0, 12).ran(FORE, (0, 4), Blocked).ran(FORE, (12, 16), LimitReached);
     let late = story.report(30).tasks[0].delivered.clone();
-    // As if the wake had been reported in order: [0, 20) lacks demand at some instant.
+    // As if the wake had been reported in order: [0, 10) lacks demand, and [10, 12).
     let mut story = one(false);
     story.woke(0, 0).ran(FORE, (0, 4), Blocked).woke(0, 12).ran(FORE, (12, 16), LimitReached);
     let ordered = story.report(30).tasks[0].delivered.clone();
-    assert_eq!((ordered.periods, ordered.periods_without_demand), (1, 2));
-    assert_eq!(late.periods_without_demand, 2);
+    assert_eq!((ordered.periods, ordered.periods_without_demand), (1, 1));
+    assert_eq!((late.periods, late.periods_without_demand), (1, 1));
 }
 
 #[test]

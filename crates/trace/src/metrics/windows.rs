@@ -1,6 +1,11 @@
 //! What a VCPU was delivered in each of its own periods.
+//!
+//! Of a VCPU with jobs they follow each other from the first release on, of another one from its
+//! last wake on, or from where a new reservation set in. Where it woke with a part of its budget
+//! used, they overlap by parts ([`Parts`]).
 
 use super::judge::{Finding, Found, Judge, Period, is_taken_from_others};
+use super::parts::{self, Part, Parts, Rolled};
 use crate::pieces::consumed_by;
 use crate::samples::Differences;
 use maracas_core::{Duration, Instant, Reservation};
@@ -23,8 +28,12 @@ pub(super) struct Windows {
     /// Where the first period began; service before it is in none.
     begun: Instant,
     delivered: u64,
+    /// The parts of the budget, where a block has split it; `open` and `delivered` are theirs then.
+    parts: Option<Box<Parts>>,
     lacking: Lacking,
     sums: Sums,
+    /// Of the time in periods that a wake or a change has cut, what makes no whole period yet.
+    cut_short: Duration,
     /// The last time in which a limit of memory kept it from running, which may go on for ever.
     held: Option<(Instant, Instant)>,
     /// How long a period that has ended may still turn out to be none of those that count.
@@ -69,7 +78,12 @@ struct Lacking {
 #[derive(Clone, Copy, Debug)]
 struct Closed {
     start: Instant,
+    /// How long it was: T, or what it was where a wake or a change has cut it.
+    length: Duration,
+    /// T.
     period: Duration,
+    /// How much later than the first the last part of its budget could be used.
+    spread: Duration,
     budget: u64,
     delivered: u64,
     /// It was blocked, or its jobs were done, at some instant.
@@ -80,7 +94,7 @@ struct Closed {
 
 impl Closed {
     fn end(&self) -> Instant {
-        self.start + self.period
+        self.start + self.length
     }
 }
 
@@ -95,20 +109,30 @@ impl Windows {
         self.meant_milli.is_some()
     }
     /// Sets (C, T), where C is time on a class of speed `meant_milli`; periods begin anew at `from`
-    /// if the VCPU has started. Without a reservation there are none.
+    /// if the VCPU has started, up to which they are closed. Without a reservation there are none.
     pub(super) fn reserve(
         &mut self,
         reservation: &Reservation,
         meant_milli: Option<u32>,
         from: Instant,
+        by_jobs: bool,
     ) {
-        self.budget = reservation.budget.ticks();
+        let before = (self.budget, self.period);
+        let is_cut = !reservation.is_none() && !by_jobs && self.open.is_some();
+        let after = (reservation.budget.ticks(), reservation.period);
+        let parts = is_cut.then(|| parts::after_change(self.parts(), before, after, from));
+        let had_periods = self.open.is_some();
+        match &parts {
+            Some(parts) => self.cut(parts.start()),
+            None => (self.open, self.parts, self.cut_short) = (None, None, Duration::ZERO),
+        }
+        self.budget = after.0;
         (self.meant_milli, self.rest) = (meant_milli, 0);
-        let none = reservation.is_none();
-        self.period = if none { Duration::ZERO } else { reservation.period };
+        self.period = if reservation.is_none() { Duration::ZERO } else { after.1 };
         (self.delivered, self.lacking) = (0, Lacking::default());
-        let had_periods = self.open.take().is_some();
-        if self.started && !self.period.is_zero() {
+        if let Some(parts) = parts {
+            self.begin_with(parts);
+        } else if self.started && !self.period.is_zero() {
             self.open = Some(from);
             self.begun = if had_periods { self.begun } else { from };
         }
@@ -121,10 +145,35 @@ impl Windows {
         self.started = true;
     }
     /// It was blocked until now and is no longer.
-    pub(super) fn woke(&mut self, blocked: Instant, now: Instant) {
+    pub(super) fn woke(&mut self, blocked: Instant, now: Instant, by_jobs: bool) {
         self.close_until(now, Some(blocked));
-        // A block that began in a period which is closed by now was counted there.
-        self.lacking.open |= self.open.is_some_and(|start| now > start.max(blocked));
+        let Some(start) = self.open else { return };
+        if by_jobs {
+            // A block that began in a period which is closed by now was counted there.
+            self.lacking.open |= now > start.max(blocked);
+        } else {
+            let period = self.period;
+            let parts = parts::after_wake(self.parts(), period, now);
+            self.cut(parts.start());
+            self.begin_with(parts);
+        }
+    }
+    /// The parts of the budget in the open period.
+    fn parts(&mut self) -> &[Part] {
+        let (start, amount, delivered) = (self.now(), self.budget, self.delivered);
+        let whole = Part { start, amount, delivered };
+        self.parts.get_or_insert_with(|| Box::new(Parts::whole(whole, self.period))).open()
+    }
+    /// The open period ends at `end`, or before: it is not judged.
+    fn cut(&mut self, end: Instant) {
+        let Some(start) = self.open else { return };
+        let delivered = self.parts.take().map_or(self.delivered, |parts| parts.delivered());
+        self.delivered = delivered;
+        self.close(start, end.saturating_since(start), Duration::ZERO, true);
+    }
+    fn begin_with(&mut self, parts: Parts) {
+        self.open = Some(parts.start());
+        self.parts = (!parts.is_whole()).then(|| Box::new(parts));
     }
     /// All its jobs were done at this instant: it asked for nothing more then. No period is closed
     /// by it, since what the VCPU ran until then may be reported later.
@@ -146,11 +195,50 @@ impl Windows {
         }
     }
 
+    /// The same where the budget is in parts.
+    #[cold]
+    fn close_parts(&mut self, now: Instant, blocked: Option<Instant>) {
+        while let Some(parts) = &mut self.parts
+            && parts.due() <= now
+        {
+            let start = parts.start();
+            let rolled = parts.roll();
+            let (next, spread) = (parts.start(), parts.spread());
+            self.open = Some(next);
+            match rolled {
+                Rolled::Part => {}
+                Rolled::Apart(delivered) => {
+                    let is_whole = parts.is_whole();
+                    let rest = parts.delivered();
+                    self.delivered = delivered;
+                    self.close(start, next.saturating_since(start), Duration::ZERO, true);
+                    if is_whole {
+                        (self.parts, self.delivered) = (None, rest);
+                        return self.close_until(now, blocked);
+                    }
+                }
+                Rolled::All(delivered) => {
+                    self.delivered = delivered;
+                    let end = start + self.period + spread;
+                    let lacking = blocked.is_some_and(|since| since < end);
+                    self.close(start, self.period, spread, lacking);
+                    if blocked.is_some_and(|since| since <= start) {
+                        // All of it has come back.
+                        self.parts = None;
+                        return self.close_until(now, blocked);
+                    }
+                }
+            }
+        }
+    }
     fn close_from(&mut self, mut start: Instant, now: Instant, blocked: Option<Instant>) {
+        if self.parts.is_some() {
+            return self.close_parts(now, blocked);
+        }
         while start.saturating_add(self.period) <= now {
             let end = start + self.period;
             let lacking = self.lacking.open || blocked.is_some_and(|since| since < end);
-            self.close(start, lacking);
+            self.close(start, self.period, Duration::ZERO, lacking);
             start = end;
             let rested = self.lacking.later.take_if(|at| *at < start + self.period);
             self.lacking.open = rested.is_some_and(|at| at > start);
@@ -170,7 +258,15 @@ impl Windows {
     #[inline]
     pub(super) fn serve(&mut self, from: Instant, to: Instant, service: u64, milli: u32) {
         let service = self.as_meant(service, milli);
+        self.serve_meant(from, to, service);
+    }
+    /// The same, where `service` is meant as C is.
+    #[inline]
+    fn serve_meant(&mut self, from: Instant, to: Instant, service: u64) {
         let Some(start) = self.open else { return };
+        if self.parts.is_some() {
+            return self.serve_parts(from, to, service);
+        }
         let mut end = start.saturating_add(self.period);
         if end <= from {
             self.close_from(start, from, None);
@@ -189,6 +285,29 @@ impl Windows {
             end = end.saturating_add(self.period);
         }
         self.delivered += service - given;
+    }
+
+    /// The same where the budget is in parts.
+    #[cold]
+    fn serve_parts(&mut self, from: Instant, to: Instant, service: u64) {
+        self.close_until(from, None);
+        if to <= self.begun {
+            return;
+        }
+        let mut at = from.max(self.begun);
+        let mut given = if at > from { consumed_by(service, from, to, at) } else { 0 };
+        while let Some(parts) = &mut self.parts {
+            let next = parts.next(at).min(to);
+            let by_next = consumed_by(service, from, to, next);
+            parts.serve(at, by_next - given);
+            if next >= to {
+                return;
+            }
+            (at, given) = (next, by_next);
+            self.close_until(at, None);
+        }
+        // It is whole again.
+        self.serve_meant(at, to, service - given);
     }
 
     /// Foreground service of a job between its release, up to which periods are closed, and its
@@ -214,10 +333,11 @@ impl Windows {
     }
 
     #[inline(always)] // The end of nearly each job is in it.
-    fn close(&mut self, start: Instant, lacking: bool) {
+    fn close(&mut self, start: Instant, length: Duration, spread: Duration, lacking: bool) {
         let (period, budget, delivered) = (self.period, self.budget, self.delivered);
-        let held = self.held.is_some_and(|(from, to)| from < start + period && start < to);
-        let closed = Closed { start, period, budget, delivered, lacking, held };
+        let end = start + length + spread;
+        let held = self.held.is_some_and(|(from, to)| from < end && start < to);
+        let closed = Closed { start, length, period, spread, budget, delivered, lacking, held };
         (self.delivered, self.lacking.open) = (0, false);
         if self.grace.is_zero() {
             return self.count(&closed);
@@ -239,28 +359,53 @@ impl Windows {
 
     #[inline(always)]
     fn count(&mut self, closed: &Closed) {
-        let &Closed { start, period, budget, delivered, lacking, held } = closed;
+        let &Closed { start, length, period, spread, budget, delivered, lacking, held } = closed;
         let found = match (lacking, held) {
             (true, _) => Found::NoDemand,
             (false, true) => Found::Held,
             (false, false) => Found::Kept,
         };
-        self.judge.saw(Period { start, period, budget, delivered, found });
-        self.sums.promised += u128::from(budget);
-        if lacking {
-            self.without_demand += 1;
-            self.sums.lacking += u128::from(delivered);
-            self.judge.pass(start, period, delivered, budget);
-            return;
+        if !length.is_zero() {
+            self.judge.saw(Period { start, period: length, budget, delivered, found });
         }
+        if lacking {
+            return self.lack(closed);
+        }
+        self.sums.promised += u128::from(budget);
         self.errors.add(delivered, budget);
         self.sums.full += u128::from(delivered);
         if held {
             self.judge.held += 1;
             self.judge.pass(start, period, delivered, budget);
         } else {
-            self.judge.take(start, period, delivered, budget);
+            self.judge.take(start, period, spread, delivered, budget);
         }
+    }
+    /// Counts a period in which the VCPU did not ask for all of its budget.
+    #[inline(always)]
+    fn lack(&mut self, closed: &Closed) {
+        let &Closed { start, length, period, budget, delivered, .. } = closed;
+        self.sums.lacking += u128::from(delivered);
+        if length != period {
+            return self.lack_cut(closed);
+        }
+        self.without_demand += 1;
+        self.sums.promised += u128::from(budget);
+        self.judge.pass(start, length, delivered, budget);
+    }
+    /// The same of one that was cut: together these make whole ones. One whose budget was in parts
+    /// may be cut after more than T, where some of them are of the next one.
+    #[cold]
+    fn lack_cut(&mut self, closed: &Closed) {
+        let &Closed { start, length, period, budget, delivered, .. } = closed;
+        self.cut_short += length;
+        while self.cut_short >= period {
+            self.cut_short -= period;
+            self.without_demand += 1;
+            self.sums.promised += u128::from(budget);
+        }
+        let due = if length > period { 2 * budget } else { budget };
+        self.judge.pass(start, length, delivered, due);
     }
 
     /// The run is over, and promises held until `until`: periods that ended later count for
@@ -299,7 +444,8 @@ impl Windows {
     /// What was delivered in the period that is open at `at`.
     pub(super) fn used_at(&self, at: Instant) -> u64 {
         let is_open = self.open.is_some_and(|start| at < start.saturating_add(self.period));
-        if is_open { self.delivered } else { 0 }
+        let delivered = self.parts.as_ref().map_or(self.delivered, |parts| parts.delivered());
+        if is_open { delivered } else { 0 }
     }
 
     /// Mean delivery over the periods with full demand, in ticks.

@@ -1,0 +1,99 @@
+//! The verdict on programs that sleep: what a sporadic server gives them from each wake on is kept,
+//! however their blocks split its budget, and so it is where that changes.
+
+use maracas_core::journal::Header;
+use maracas_core::params::{Params, Value};
+use maracas_core::{Cost, Duration, Instant, Program, Reservation, System, Vcpu, Workload};
+use maracas_sim::{Change, Options, run_changing};
+use maracas_tests::Dice;
+use maracas_trace::{Metrics, Report};
+
+/// Two to five VCPUs on one core, each of which is always ready or sleeps now and then, for up to
+/// two of its periods.
+fn drawn(dice: &mut Dice) -> (System, Vec<Program>) {
+    let count = dice.between(2, 5);
+    let ticks = Duration::from_ticks;
+    let vcpu = |id: u64| {
+        let period = dice.between(1_000, 20_000);
+        let budget = dice.between(period / 50, period * 9 / (10 * count));
+        Vcpu::new(id as u32, ticks(budget), ticks(period))
+    };
+    let vcpus: Vec<Vcpu> = (0..count).map(vcpu).collect();
+    let program = |vcpu: &Vcpu| {
+        let (budget, period) = (vcpu.reservation.budget, vcpu.reservation.period);
+        let most = if dice.one_in(2) { budget * 2 } else { period * 8 };
+        let workload = Workload::RunSleep {
+            run: Cost::Uniform(ticks(1), most),
+            sleep: Cost::Uniform(ticks(1), period * 2),
+        };
+        Program::new(vcpu.id, if dice.one_in(3) { Workload::Busy } else { workload })
+    };
+    let programs = vcpus.iter().map(program).collect();
+    (System::new(1, vcpus), programs)
+}
+
+const UNTIL: u64 = 2_000_000;
+
+/// They ask for another budget than they have, up to four times, whether it is granted or not.
+fn changes(dice: &mut Dice, system: &System) -> Vec<Change> {
+    let mut changes = Vec::new();
+    for vcpu in &system.vcpus {
+        for _ in 0..dice.between(0, 4) {
+            let most = vcpu.reservation.budget.ticks() * 5 / 4;
+            let budget = Duration::from_ticks(dice.between(most / 10, most));
+            let reservation = Reservation { budget, ..vcpu.reservation };
+            let at = Instant::from_ticks(dice.between(0, UNTIL));
+            changes.push(Change { at, vcpu: vcpu.id, reservation, cost: Cost::Fixed(budget) });
+        }
+    }
+    changes
+}
+
+/// What is found of them; `None` where they are not admitted.
+fn found(seed: u64, changing: bool) -> Option<Report> {
+    let mut dice = Dice::new(seed);
+    let (system, programs) = drawn(&mut dice);
+    let changes = if changing { changes(&mut dice, &system) } else { Vec::new() };
+    let entry = maracas_policies::find("maracas").expect("maracas is registered");
+    let mut params = Params::new();
+    params.set("admission", Value::Text("rta".into()));
+    let mut policy = (entry.build)(&system, &params).ok()?;
+    let mut metrics = Metrics::new(&Header {
+        policy: "maracas".into(),
+        params,
+        system: system.clone(),
+        names: Vec::new(),
+        machine: "sim".into(),
+        version: String::new(),
+        seed,
+    });
+    let until = Instant::from_ticks(UNTIL);
+    let options = Options { audit: true, seed, ..Options::new(until) };
+    run_changing(&system, &programs, &changes, &mut *policy, &options, &mut metrics);
+    Some(metrics.report(until))
+}
+
+fn nothing_is_off(changing: bool) {
+    let (mut judged, mut left_out) = (0, 0);
+    for seed in 0..1_000 {
+        let Some(report) = found(seed, changing) else { continue };
+        for task in &report.tasks {
+            let verdict = &task.verdict;
+            let off = (verdict.short, verdict.over, task.delivered.error_max_ns.unwrap_or(0));
+            assert_eq!(off, (0, 0, 0), "seed {seed}: {task:#?}");
+            judged += verdict.judged;
+            left_out += task.delivered.periods_without_demand;
+        }
+    }
+    assert!(judged > 100_000 && left_out > 100_000, "{judged} judged, {left_out} left out");
+}
+
+#[test]
+fn what_sleeps_has_its_budget_from_each_wake_on() {
+    nothing_is_off(false);
+}
+
+#[test]
+fn what_changes_has_its_new_budget_from_then_on() {
+    nothing_is_off(true);
+}
