@@ -224,7 +224,9 @@ impl<'a, C: Contention> Machine<'a, C> {
     /// Pieces that end and marks that are reached at this instant, by core.
     fn cores_happen(&mut self, concerned: &mut CoreSet) {
         let mut from = 0;
-        while let Some(core) = self.nexts.due(from, self.now) {
+        while self.nexts.first() <= self.now
+            && let Some(core) = self.nexts.due(from, self.now)
+        {
             from = core + 1;
             self.settle(core);
             let Core { running: vcpu, mode, until, due, .. } = self.cores[core];

@@ -42,7 +42,6 @@ const LARGE: &[(&str, &str, usize, &str)] = &[
     ("crates/policies/src/maracas/balance.rs", "Balance", 13, "Algorithm 2's own variables"),
     ("crates/policies/src/parts/table.rs", "Table", 18, "what admission keeps between requests"),
     ("crates/policies/src/u_edf.rs", "UEdf", 16, "a policy: parameters and its tasks"),
-    ("crates/policies/src/qps/hierarchy.rs", "Hierarchy", 13, "parameters, sets and tasks, whole"),
     ("crates/policies/src/u_edf.rs", "Task", 15, "the state of one task, whole"),
     ("crates/policies/src/qps/mod.rs", "Set", 13, "the state of one set, whole"),
     ("crates/policies/src/qps/members.rs", "Task", 13, "the state of one task, whole"),

@@ -1,6 +1,6 @@
 //! What a policy answers.
 
-use super::{Mode, RunQueue, ServiceRequest};
+use super::{Grant, Mode, RunQueue, ServiceRequest};
 use crate::admission::NotAdmitted;
 use crate::{CoreId, CoreSet, Instant, VcpuId};
 use alloc::collections::BTreeMap;
@@ -118,6 +118,23 @@ impl Plan {
         let place = self.place(core);
         &mut self.run_queues[place]
     }
+    /// Has the foreground of `core` be `first` and then `rest`; where it is that already, the core
+    /// is not marked dirty.
+    #[inline]
+    pub fn set_foreground(&mut self, core: CoreId, first: &[Grant], rest: &[Grant]) {
+        let place = self.place(core);
+        let own = &mut self.run_queues[place].foreground;
+        let head = first.first().or(rest.first()).map(|grant| grant.vcpu);
+        // Lists that differ nearly always differ in one of these.
+        let differs =
+            (own.len() != first.len() + rest.len()) | (own.first().map(|grant| grant.vcpu) != head);
+        if differs || own.split_at_checked(first.len()) != Some((first, rest)) {
+            self.dirty.insert(core);
+            own.clear();
+            own.extend_from_slice(first);
+            own.extend_from_slice(rest);
+        }
+    }
     /// The cores whose run queue changed in the last decision.
     pub const fn dirty(&self) -> &CoreSet {
         &self.dirty
@@ -182,7 +199,7 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::{Grant, Limit};
+    use crate::contract::Limit;
 
     #[test]
     fn audit_finds_a_vcpu_on_two_run_queues() {

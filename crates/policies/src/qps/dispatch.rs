@@ -2,19 +2,19 @@
 
 use super::hierarchy::Hierarchy;
 use super::queue::Key;
-use super::{Class, Manner, News, Phase, Set, Source, Window};
+use super::{Class, Manner, News, Phase, Set, Window};
 use alloc::vec::Vec;
 use maracas_core::{CoreId, Duration, Instant, Plan, contract::Grant};
 
 impl Hierarchy {
     /// Chooses anew for the touched sets, hosts before the sets whose masters they may run, and
-    /// writes the run queues of the cores on which that changes anything.
+    /// writes the run queues of the cores on which they run.
+    ///
+    /// No core is written twice: it is that of a set, or was passed on to the set of a master, from
+    /// host to guest, and only the last of these shows what is pending there.
     pub(super) fn dispatch(&mut self, now: Instant, plan: &mut Plan) {
         while let Some(set) = self.agenda.pop() {
             self.choose(set, now, plan);
-        }
-        while let Some((core, news)) = self.unwritten.pop() {
-            self.write_run_queue(core, news, plan);
         }
     }
 
@@ -35,36 +35,52 @@ impl Hierarchy {
                 Phase::Parallel { away, on } => [Some((away, on)), Some((away.other(), core))],
             };
         }
+        self.agenda.wait(set, due);
+        plan.set_core_wake(core, due);
         // Where neither queue nor classes nor phase changed, neither did the choice.
         let news = core::mem::take(&mut own.news);
+        if news == News::Nothing {
+            return;
+        }
         let guest_of = |head: Option<Key>| head.and_then(Key::guest);
         let (before, mut led) = ([guest_of(own.heads[0]), guest_of(own.heads[1])], [None; 2]);
         for (run, leads) in runs.iter().zip(&mut led) {
             let Some((class, _)) = *run else { continue };
-            let mut head = own.heads[class.index()];
-            if news != News::Nothing {
-                head = own.queue.most_urgent(class, head);
-                own.heads[class.index()] = head;
-            }
+            let head = own.queue.most_urgent(class, own.heads[class.index()]);
+            own.heads[class.index()] = head;
             *leads = guest_of(head);
         }
-        self.agenda.wait(set, due);
-        plan.set_core_wake(core, due);
-        // Masters that led before and no longer do stop.
+        if before[0].is_some() | before[1].is_some() | led[0].is_some() | led[1].is_some() {
+            self.pass_on(before, led, runs, now);
+        }
+        for place in 0..2 {
+            match runs[place] {
+                Some((class, core)) if led[place].is_none() => {
+                    self.show(set, class, core, news, plan);
+                }
+                None if place == 0 => plan.set_foreground(core, &[], &[]),
+                _ => {}
+            }
+        }
+    }
+
+    /// Stops the masters that led `before` and no longer do, and has those that lead pass the cores
+    /// where they run on to their own sets.
+    fn pass_on(
+        &mut self,
+        before: [Option<usize>; 2],
+        led: [Option<usize>; 2],
+        runs: [Option<(Class, CoreId)>; 2],
+        now: Instant,
+    ) {
         for guest in before {
             if guest.is_some() && guest != led[0] && guest != led[1] {
                 guest.into_iter().for_each(|guest| self.lend(guest, None, now));
             }
         }
-        if runs[0].is_none() {
-            self.serve(core, None, News::Nothing);
-        }
-        for place in 0..2 {
-            // A master passes its core on to its own set.
-            match (runs[place], led[place]) {
-                (Some((_, core)), Some(guest)) => self.lend(guest, Some(core), now),
-                (Some((class, core)), None) => self.serve(core, Some(Source { set, class }), news),
-                (None, _) => {}
+        for (run, guest) in runs.into_iter().zip(led) {
+            if let (Some((_, core)), Some(guest)) = (run, guest) {
+                self.lend(guest, Some(core), now);
             }
         }
     }
@@ -78,54 +94,26 @@ impl Hierarchy {
         }
     }
 
-    /// Has a core run what a source has pending, of which there is news or not.
-    fn serve(&mut self, core: CoreId, source: Option<Source>, mut news: News) {
-        let place = self.place(core);
-        let served = &mut self.sources[place];
-        if *served != source {
-            (*served, news) = (source, News::Other);
-        }
-        if news == News::Nothing {
-            return;
-        }
-        if !core::mem::replace(&mut self.is_unwritten[place], true) {
-            self.unwritten.push((core, news));
-        } else if let Some((_, before)) = self.unwritten.iter_mut().find(|(it, _)| *it == core) {
-            *before = News::Other;
-        }
-    }
-
-    fn write_run_queue(&mut self, core: CoreId, news: News, plan: &mut Plan) {
-        let place = self.place(core);
-        self.is_unwritten[place] = false;
+    /// Has a core run what is pending of a class of a set, of which there is news.
+    #[inline]
+    fn show(&mut self, set: usize, class: Class, core: CoreId, news: News, plan: &mut Plan) {
         if let News::Gone(vcpu) = news
             && plan.run_queue(core).foreground.first().is_some_and(|first| first.vcpu == vcpu)
         {
             plan.run_queue_mut(core).foreground.remove(0);
             return;
         }
-        let (mut shown, mut rest): (&[Grant], &[Grant]) = (&[], &[]);
-        if let Some(Source { set, class }) = self.sources[place] {
-            let own = &self.sets[set];
-            let [first, second] = &mut self.scratch;
-            let (tasks, is_whole) = own.show(class, first);
-            shown = tasks;
-            // Nothing else has a claim to a core on which a class runs alone. A master that waits
-            // in that class may not be passed over.
-            if is_whole
-                && self.manner.work_conserving
-                && own.core == core
-                && own.window.as_ref().is_some_and(|window| window.phase == Phase::Alone(class))
-            {
-                (rest, _) = own.show(class.other(), second);
-            }
+        let own = &self.sets[set];
+        let [first, second] = &mut self.scratch;
+        let (shown, is_whole) = own.show(class, first);
+        // Nothing else has a claim to a core on which a class runs alone. A master that waits in
+        // that class may not be passed over.
+        let is_alone = |window: &Window| matches!(window.phase, Phase::Alone(_));
+        let mut rest: &[Grant] = &[];
+        if is_whole && self.manner.work_conserving && own.window.as_ref().is_some_and(is_alone) {
+            (rest, _) = own.show(class.other(), second);
         }
-        if plan.run_queue(core).foreground.split_at_checked(shown.len()) != Some((shown, rest)) {
-            let run_queue = &mut plan.run_queue_mut(core).foreground;
-            run_queue.clear();
-            run_queue.extend_from_slice(shown);
-            run_queue.extend_from_slice(rest);
-        }
+        plan.set_foreground(core, shown, rest);
     }
 }
 

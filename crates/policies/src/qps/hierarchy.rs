@@ -5,13 +5,13 @@ use super::agenda::Agenda;
 use super::members::Task;
 use super::offline::{Blueprint, Grid, Item};
 use super::queue::Queue;
-use super::{BOTH, Class, Manner, Member, News, Seat, Set, Source};
+use super::{BOTH, Class, Manner, Member, News, Seat, Set};
 use crate::parts::jobs::ByVcpu;
 use crate::parts::local;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use maracas_core::contract::{Grant, Mode};
-use maracas_core::{CoreId, CoreSet, Duration, Event, Instant, Plan, System, VcpuId};
+use maracas_core::{CoreSet, Duration, Event, Instant, Plan, System, VcpuId};
 
 #[derive(Default, Debug)]
 pub(super) struct Counts {
@@ -29,14 +29,6 @@ pub(super) struct Hierarchy {
     /// By slots, of which each is one task's for ever: a member that left a major set is no other.
     pub(super) tasks: Vec<Option<Task>>,
     pub(super) agenda: Agenda,
-    /// The first core of its sets.
-    first: CoreId,
-    /// By core, from the first on.
-    pub(super) sources: Vec<Option<Source>>,
-    /// The cores whose run queues are to be written anew, and why.
-    pub(super) unwritten: Vec<(CoreId, News)>,
-    /// By core, from the first on: whether it is one of them.
-    pub(super) is_unwritten: Vec<bool>,
     /// Tasks of which something changed since the last decision, and their slots.
     changed: Vec<(VcpuId, u32)>,
     /// Tasks that left since then: they may stand behind their sets' run queues.
@@ -83,28 +75,15 @@ impl Hierarchy {
             sets: Vec::new(),
             tasks: Vec::new(),
             agenda: Agenda::new(0),
-            first: CoreId::default(),
-            sources: Vec::new(),
-            unwritten: Vec::new(),
-            is_unwritten: Vec::new(),
             changed: Vec::new(),
             gone: Vec::new(),
             scratch: Default::default(),
             counts: Counts::default(),
         }
     }
-    /// The same with these sets, the cores of which are in increasing order.
+    /// The same with these sets.
     fn with_sets(self, sets: Vec<Set>) -> Self {
-        let first = sets.first().map_or(CoreId::default(), |set| set.core);
-        let cores = sets.last().map_or(0, |last| usize::from(last.core.0 - first.0) + 1);
-        Self {
-            agenda: Agenda::new(sets.len()),
-            sets,
-            first,
-            sources: alloc::vec![None; cores],
-            is_unwritten: alloc::vec![false; cores],
-            ..self
-        }
+        Self { agenda: Agenda::new(sets.len()), sets, ..self }
     }
     /// The cores of its sets.
     pub(super) fn cores(&self) -> CoreSet {
@@ -120,12 +99,6 @@ impl Hierarchy {
         }
         levels.into_iter().max().unwrap_or(0)
     }
-    /// Where a core stands among those from the first one on.
-    #[inline]
-    pub(super) const fn place(&self, core: CoreId) -> usize {
-        core.0 as usize - self.first.0 as usize
-    }
-
     /// Takes a task in; its slot.
     pub(super) fn add(&mut self, task: Task) -> u32 {
         self.tasks.push(Some(task));
@@ -262,7 +235,7 @@ impl Hierarchies {
 
     /// What happens to a task is told to its hierarchy; which that is, where that is to decide by
     /// it.
-    #[inline]
+    #[inline(always)] // Of each event, and called twice.
     pub(super) fn learn(&mut self, event: &Event) -> Option<usize> {
         match event {
             Event::Released(job) => self.change(job.id.vcpu, |task, precise| {

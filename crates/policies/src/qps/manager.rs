@@ -12,9 +12,9 @@ impl Hierarchy {
     /// Brings the budgets, modes and windows of the touched sets up to `now`, hosted sets before
     /// their hosts, which they may touch.
     pub(super) fn manage(&mut self, now: Instant) {
-        let mut place = 0;
-        while let Some(set) = self.agenda.touched(place) {
-            place += 1;
+        let mut from = 0;
+        while let Some(set) = self.agenda.touched(from) {
+            from = set + 1;
             self.charge(set, now);
             let own = &self.sets[set];
             if own.excess > 0 && own.window.as_ref().is_none_or(|window| window.end <= now) {

@@ -83,8 +83,9 @@ impl Task {
     /// Charges a segment that ended at `to`; whether its standing in its set's queue or its grant
     /// changed. Where it is reported after a later job's release, that job does not pay for it.
     pub(super) fn charge(&mut self, to: Instant, service: Duration) -> bool {
-        // Nearly always one job is pending, and has budget left.
-        if self.late.is_none() && to > self.opened && self.used + service < self.until {
+        // Nearly always one job is pending and has budget left, or is complete.
+        let goes_on = !self.pending() | (self.used + service < self.until);
+        if self.late.is_none() && to > self.opened && goes_on {
             self.used += service;
             return false;
         }
@@ -129,6 +130,7 @@ impl Qps {
     }
 
     /// Admits a task into the first minor set where it fits.
+    #[cold] // Registers and stack of it are not to be paid for by events of jobs.
     pub(super) fn arrive(&mut self, vcpu: &Vcpu, at: Instant) {
         if let Some(reason) = jobs::objection(vcpu) {
             return self.table.refuse(vcpu.id, reason);
@@ -231,6 +233,7 @@ impl Qps {
 
     /// Takes a task out of its set. Its rate is free once its last job's deadline has passed; a
     /// major set keeps it, and is never in QPS mode again.
+    #[cold]
     pub(super) fn leave(&mut self, vcpu: VcpuId, at: Instant) {
         let had = self.table.get(vcpu).cloned();
         self.table.leave(vcpu, at, Use::NONE);

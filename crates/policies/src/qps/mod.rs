@@ -333,13 +333,6 @@ impl News {
     }
 }
 
-/// Whose pending tasks a core runs: those of one class of a set.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Source {
-    set: usize,
-    class: Class,
-}
-
 struct Qps {
     grid: Grid,
     table: Table,
@@ -411,6 +404,11 @@ impl Qps {
             self.noted.push(hierarchy);
         }
     }
+    /// A task asks to change; jobs that are released before the next decision are as they were.
+    #[cold]
+    fn ask(&mut self, vcpu: &Vcpu) {
+        self.asked.push(vcpu.clone());
+    }
     /// Has a hierarchy decide, where there is anything for it to do.
     fn decide(&mut self, hierarchy: usize, now: Instant, plan: &mut Plan) {
         self.is_noted[hierarchy] = false;
@@ -421,17 +419,16 @@ impl Qps {
 
 impl Policy for Qps {
     fn on_event(&mut self, at: Instant, event: &Event) {
-        if let Some(hierarchy) = self.hierarchies.learn(event) {
-            return self.note(hierarchy);
-        }
         match event {
+            Event::Ran(_) | Event::Released(_) | Event::Completed(_) => {
+                if let Some(hierarchy) = self.hierarchies.learn(event) {
+                    self.note(hierarchy);
+                }
+            }
             Event::Arrived(vcpu) => self.arrive(vcpu, at),
-            Event::Changed(vcpu) => self.asked.push(vcpu.clone()),
+            Event::Changed(vcpu) => self.ask(vcpu),
             Event::Left(vcpu) => self.leave(*vcpu, at),
-            Event::Ran(_)
-            | Event::Released(_)
-            | Event::Completed(_)
-            | Event::Woke { .. }
+            Event::Woke { .. }
             | Event::AllowanceSpent { .. }
             | Event::Sampled(_)
             | Event::Utilized { .. }

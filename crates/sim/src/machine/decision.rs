@@ -3,7 +3,7 @@
 use super::Machine;
 use crate::memory::Contention;
 use crate::workload::{NONE, Standing};
-use maracas_core::contract::{Event, Grant, decide};
+use maracas_core::contract::{Event, Grant, MemoryLimit, Mode, decide};
 use maracas_core::{CoreId, CoreSet, Duration, Instant, VcpuId};
 
 /// How many failing service requests and spent allowances a policy may answer at one instant.
@@ -75,8 +75,7 @@ impl<C: Contention> Machine<'_, C> {
                 locks.take_homes(&self.plan);
             }
             self.observer.planned(self.now, &self.plan);
-            concerned.insert_all(self.plan.dirty());
-            self.take_lines();
+            self.take_lines(concerned);
             self.take_answers(concerned);
             self.take_service_request(concerned);
             if !concerned.is_empty() {
@@ -103,13 +102,15 @@ impl<C: Contention> Machine<'_, C> {
     }
 
     /// Notes what stands on which run queue and when grants ahead begin to count there, and holds
-    /// the policy to standing on one only.
-    pub(super) fn take_lines(&mut self) {
+    /// the policy to standing on one only. Puts the cores into `concerned` of which the law may
+    /// want something else than what runs.
+    pub(super) fn take_lines(&mut self, concerned: &mut CoreSet) {
         let audits = !C::BARE && self.options.audit;
         if self.plan.dirty().is_empty() && !audits {
             return;
         }
         let mut broken = false;
+        let several = self.plan.dirty().only().is_none();
         for id in self.plan.dirty().iter() {
             let core = u32::from(id.0);
             let run_queue = self.plan.run_queue(id);
@@ -131,6 +132,10 @@ impl<C: Contention> Machine<'_, C> {
             if !run_queue.background.is_empty() {
                 run_queue.background.iter().for_each(note);
             }
+            // For one core the law is as soon asked as this.
+            if !(C::BARE && several && self.goes_on_with(id, due)) {
+                concerned.insert(id);
+            }
             let own = &mut self.cores[id.0 as usize];
             own.due = due;
             if own.running == NONE {
@@ -142,6 +147,26 @@ impl<C: Contention> Machine<'_, C> {
         {
             panic!("at {} the policy broke the contract: {why}", self.now);
         }
+    }
+
+    /// Whether what runs on a core of a bare run goes on by a grant that is the same as before and
+    /// the first on its run queue, where the first grant ahead begins at `due`. It has not come to
+    /// its end or limit, where it would have been stopped at this instant.
+    #[inline]
+    fn goes_on_with(&self, id: CoreId, due: Instant) -> bool {
+        let (own, run_queue) = (&self.cores[id.0 as usize], self.plan.run_queue(id));
+        let goes_on = |grant: &Grant| {
+            grant.vcpu.0 == own.running
+                && grant.until == own.until
+                && grant.memory == MemoryLimit::NEVER
+                && grant.from <= self.now
+                && !grant.lapses
+                && self.demands.of(own.running).runnable()
+        };
+        run_queue.foreground.first().is_some_and(goes_on)
+            && own.mode == Mode::Foreground
+            && own.due == due
+            && run_queue.allowance == MemoryLimit::NEVER
     }
 
     /// Lets in the VCPUs that the policy admitted.

@@ -3,7 +3,7 @@
 
 use crate::parts::fluid;
 use crate::qps::offline::{Blueprint, Grid, Item};
-use crate::qps::{BOTH, Class, Hierarchy, Phase, Qps, Seat, Set, Source as Served, Window};
+use crate::qps::{BOTH, Class, Hierarchy, Key, Phase, Qps, Seat, Set, Window};
 use crate::testing::with;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -119,12 +119,24 @@ fn host(qps: &Qps, core: usize) -> Option<usize> {
 
 /// What each core serves, as the core of a set.
 fn served(qps: &Qps) -> Vec<Option<usize>> {
-    let of = |core: usize| {
-        let hierarchy = in_hierarchy(qps, core).0;
-        let source: Option<Served> = hierarchy.sources[hierarchy.place(CoreId(core as u16))];
-        source.map(|source| usize::from(hierarchy.sets[source.set].core.0))
-    };
-    (0..qps.seats.len()).map(of).collect()
+    let mut served = alloc::vec![None; qps.seats.len()];
+    for (set, own) in (0..).zip(sets(qps)) {
+        let runs = match own.window.as_ref().map(|window| window.phase) {
+            None => [Some((Class::A, own.core)), None],
+            Some(Phase::Waiting) => [None; 2],
+            Some(Phase::Alone(class)) => [Some((class, own.core)), None],
+            Some(Phase::Parallel { away, on }) => {
+                [Some((away, on)), Some((away.other(), own.core))]
+            }
+        };
+        for (class, core) in runs.into_iter().flatten() {
+            if own.heads[class.index()].and_then(Key::guest).is_none() {
+                let before = served[usize::from(core.0)].replace(set);
+                assert_eq!(before, None, "{core} serves two sets");
+            }
+        }
+    }
+    served
 }
 
 impl Rig {
