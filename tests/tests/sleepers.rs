@@ -32,16 +32,31 @@ fn drawn(dice: &mut Dice) -> (System, Vec<Program>) {
     (System::new(1, vcpus), programs)
 }
 
+/// What changes meanwhile.
+#[derive(Clone, Copy)]
+enum Changing {
+    Nothing,
+    Budgets,
+    Periods,
+}
+
 const UNTIL: u64 = 2_000_000;
 
-/// They ask for another budget than they have, up to four times, whether it is granted or not.
-fn changes(dice: &mut Dice, system: &System) -> Vec<Change> {
+/// They ask for another budget than they have, up to four times, whether it is granted or not;
+/// where `periods` for other periods too.
+fn changes(dice: &mut Dice, system: &System, periods: bool) -> Vec<Change> {
     let mut changes = Vec::new();
     for vcpu in &system.vcpus {
         for _ in 0..dice.between(0, 4) {
             let most = vcpu.reservation.budget.ticks() * 5 / 4;
             let budget = Duration::from_ticks(dice.between(most / 10, most));
-            let reservation = Reservation { budget, ..vcpu.reservation };
+            let mut reservation = Reservation { budget, ..vcpu.reservation };
+            if periods {
+                let period = vcpu.reservation.period;
+                let period = dice.between(budget.ticks().max(period.ticks() / 8), period.ticks());
+                let period = Duration::from_ticks(period);
+                reservation = Reservation { budget, deadline: period, period };
+            }
             let at = Instant::from_ticks(dice.between(0, UNTIL));
             changes.push(Change { at, vcpu: vcpu.id, reservation, cost: Cost::Fixed(budget) });
         }
@@ -50,10 +65,14 @@ fn changes(dice: &mut Dice, system: &System) -> Vec<Change> {
 }
 
 /// What is found of them; `None` where they are not admitted.
-fn found(seed: u64, changing: bool) -> Option<Report> {
+fn found(seed: u64, changing: Changing) -> Option<Report> {
     let mut dice = Dice::new(seed);
     let (system, programs) = drawn(&mut dice);
-    let changes = if changing { changes(&mut dice, &system) } else { Vec::new() };
+    let changes = match changing {
+        Changing::Nothing => Vec::new(),
+        Changing::Budgets => changes(&mut dice, &system, false),
+        Changing::Periods => changes(&mut dice, &system, true),
+    };
     let entry = maracas_policies::find("maracas").expect("maracas is registered");
     let mut params = Params::new();
     params.set("admission", Value::Text("rta".into()));
@@ -73,27 +92,37 @@ fn found(seed: u64, changing: bool) -> Option<Report> {
     Some(metrics.report(until))
 }
 
-fn nothing_is_off(changing: bool) {
-    let (mut judged, mut left_out) = (0, 0);
+/// How many of all VCPUs of a thousand sets have a period that is off by a tick or more.
+fn off(changing: Changing) -> u64 {
+    let (mut judged, mut left_out, mut off) = (0, 0, 0);
     for seed in 0..1_000 {
         let Some(report) = found(seed, changing) else { continue };
         for task in &report.tasks {
             let verdict = &task.verdict;
-            let off = (verdict.short, verdict.over, task.delivered.error_max_ns.unwrap_or(0));
-            assert_eq!(off, (0, 0, 0), "seed {seed}: {task:#?}");
+            let found = (verdict.short, verdict.over, task.delivered.error_max_ns.unwrap_or(0));
+            off += u64::from(found != (0, 0, 0));
             judged += verdict.judged;
             left_out += task.delivered.periods_without_demand;
         }
     }
     assert!(judged > 100_000 && left_out > 100_000, "{judged} judged, {left_out} left out");
+    off
 }
 
 #[test]
 fn what_sleeps_has_its_budget_from_each_wake_on() {
-    nothing_is_off(false);
+    assert_eq!(off(Changing::Nothing), 0);
 }
 
 #[test]
 fn what_changes_has_its_new_budget_from_then_on() {
-    nothing_is_off(true);
+    assert_eq!(off(Changing::Budgets), 0);
+}
+
+/// The instant at which another period sets in is not always known to the tick: six of 3,000 VCPUs
+/// have a period or four that are off then.
+#[test]
+fn what_has_another_period_has_its_budget_in_that() {
+    let off = off(Changing::Periods);
+    assert!(off <= 10, "{off} VCPUs");
 }

@@ -225,7 +225,6 @@ impl<H: Host> Decider<H> {
     /// Asks the policy and has the cores do what it says. The agents of the cores that it tells
     /// are to look next. `woke` as in [`Decider::round`].
     fn decide(&mut self, own: CoreId, woke: Option<Instant>) -> CoreSet {
-        let stirred = self.stirred();
         // What was fed may carry later instants than the round's beginning.
         let mut now = self.host.now();
         let metered = std::mem::take(&mut self.metered);
@@ -235,6 +234,7 @@ impl<H: Host> Decider<H> {
             self.listen();
             now = self.host.now();
         }
+        let stirred = self.stirred();
         decide(self.policy.get(), now, &mut self.plan);
         let called = self.enact(stirred, own, woke, now);
         self.announce();

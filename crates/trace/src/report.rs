@@ -376,7 +376,7 @@ pub struct Delivered {
     pub periods_without_demand: u64,
     /// Mean delivery over the judged periods.
     pub mean_ns: Option<f64>,
-    /// Mean delivery over all whole periods.
+    /// Mean delivery over all periods; those that a wake cut short count by their length.
     pub mean_of_all_ns: Option<f64>,
     /// Mean of |delivered - C|.
     pub error_mean_ns: Option<f64>,

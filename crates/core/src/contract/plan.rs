@@ -220,4 +220,24 @@ mod tests {
         plan.run_queue_mut(CoreId(1)).background.push(grant);
         assert_eq!(plan.audit().unwrap_err(), "vcpu3 stands on core0 and on core1");
     }
+
+    #[test]
+    fn a_foreground_that_stands_already_marks_nothing() {
+        let mut plan = Plan::new(1);
+        let grant = |vcpu| Grant::new(VcpuId(vcpu), Limit::NEVER);
+        let mut is_dirty = |first: &[Grant], rest: &[Grant]| {
+            plan.begin();
+            plan.set_foreground(CoreId(0), first, rest);
+            let stands: Vec<Grant> = first.iter().chain(rest).copied().collect();
+            assert_eq!(plan.run_queue(CoreId(0)).foreground, stands);
+            !plan.dirty().is_empty()
+        };
+        assert!(!is_dirty(&[], &[]));
+        assert!(is_dirty(&[grant(1)], &[grant(2)]));
+        assert!(!is_dirty(&[grant(1), grant(2)], &[]) && !is_dirty(&[], &[grant(1), grant(2)]));
+        assert!(is_dirty(&[grant(1)], &[grant(3)]), "as long, and the same first");
+        let later = Grant::new(VcpuId(3), Limit(crate::Duration::from_ticks(5)));
+        assert!(is_dirty(&[grant(1)], &[later]) && is_dirty(&[grant(2)], &[later]));
+        assert!(is_dirty(&[], &[]));
+    }
 }

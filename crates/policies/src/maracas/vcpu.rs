@@ -165,7 +165,7 @@ pub(super) struct State {
     pub(super) misplaced: bool,
     pub(super) server: Server,
     /// A reservation that sets in when the job under way is complete, which was promised the old
-    /// one, or at that instant.
+    /// one, or at that instant; what runs then, once that was metered.
     pub(super) becomes: Option<Box<(Instant, Vcpu)>>,
     /// Up to where it was granted its budget when it was looked at last.
     pub(super) granted: Limit,
@@ -308,7 +308,7 @@ impl State {
     pub(super) fn change(&mut self, vcpu: &Vcpu, at: Instant) {
         let due = if self.activity.is_done() { at } else { at + self.server.period() };
         self.becomes = Some(Box::new((due, vcpu.clone())));
-        if !self.runnable() {
+        if due <= at && !self.runnable() {
             self.settle(at);
         }
     }
@@ -358,8 +358,8 @@ pub(super) struct Local {
     pub(super) reordered: bool,
     /// Whether not all ends are told at once.
     pub(super) is_silent: bool,
-    /// By place on the foreground list, when its next chunk may be used or a change sets in: of
-    /// those for which the run queue must be looked at then, and of sleepers with budget left.
+    /// By place on the foreground list, when its next chunk may be used: of those for which the run
+    /// queue must be looked at then, and of sleepers with budget left.
     pub(super) awake: Soonest,
     asleep: Soonest,
     /// How many have something to run, and how many of them are on a budget.

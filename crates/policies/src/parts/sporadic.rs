@@ -142,6 +142,15 @@ impl Sporadic {
     }
 
     fn give_back(&mut self, chunk: Chunk, chunk_min: Duration) {
+        // What a change to a shorter period holds back comes after it, and must not keep it back.
+        let is_later = |other: &Chunk| other.at > chunk.at;
+        let held = self.chunks.back().is_some_and(is_later).then(|| self.chunks.take(is_later));
+        self.put_back(chunk, chunk_min);
+        if let Some(held) = held.flatten() {
+            self.put_back(held, Duration::ZERO);
+        }
+    }
+    fn put_back(&mut self, chunk: Chunk, chunk_min: Duration) {
         let full = self.chunks.len() >= CHUNKS_MAX;
         match self.chunks.back_mut() {
             // Touching: one chunk again. Also joins the pieces of one preempted chunk.

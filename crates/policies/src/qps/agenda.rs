@@ -6,8 +6,8 @@ use maracas_core::Instant;
 /// The sets that something happened to, and those that wait for an instant.
 #[derive(Debug)]
 pub(super) struct Agenda {
-    /// By set: when its window or the budget that runs in it ends. A multiple of four, so that the
-    /// earliest is found without a rest.
+    /// By set, in fours of which the last is filled up with [`Instant::NEVER`]: when its window or
+    /// the budget that runs in it ends.
     due: Vec<[Instant; 4]>,
     /// The earliest of them, as of the last decision.
     next: Instant,
@@ -53,8 +53,7 @@ impl Agenda {
             *word |= come(due, now);
         }
     }
-    /// The first touched set from the place `from` on; of those before it only hosts may be touched
-    /// meanwhile.
+    /// The first touched set from the place `from` on.
     #[inline]
     pub(super) fn touched(&self, from: usize) -> Option<usize> {
         let left = if from < BITS { self.touched & u64::MAX << from } else { 0 };
@@ -93,7 +92,7 @@ impl Agenda {
     pub(super) fn wait(&mut self, set: usize, at: Instant) {
         self.due[set / 4][set % 4] = at;
     }
-    /// The earliest instant that a set waits for.
+    /// The earliest instant that a set waits for, once all wait: [`Self::wake`] goes by it.
     #[inline]
     pub(super) fn next(&mut self) -> Instant {
         let least =

@@ -8,7 +8,7 @@ use maracas_core::{CoreId, Duration, Instant, Plan, contract::Grant};
 
 impl Hierarchy {
     /// Chooses anew for the touched sets, hosts before the sets whose masters they may run, and
-    /// writes the run queues of the cores on which they run.
+    /// writes their run queues.
     ///
     /// No core is written twice: it is that of a set, or was passed on to the set of a master, from
     /// host to guest, and only the last of these shows what is pending there.
@@ -19,7 +19,7 @@ impl Hierarchy {
     }
 
     /// Says what runs of a set and where, until when that holds, and which masters among its items
-    /// start and stop with that.
+    /// start and stop with that; writes that on the run queues there, or that nothing does.
     fn choose(&mut self, set: usize, now: Instant, plan: &mut Plan) {
         let own = &mut self.sets[set];
         let core = own.core;
@@ -56,7 +56,7 @@ impl Hierarchy {
         for place in 0..2 {
             match runs[place] {
                 Some((class, core)) if led[place].is_none() => {
-                    self.show(set, class, core, news, plan);
+                    self.write_run_queue(set, class, core, news, plan);
                 }
                 None if place == 0 => plan.set_foreground(core, &[], &[]),
                 _ => {}
@@ -96,7 +96,14 @@ impl Hierarchy {
 
     /// Has a core run what is pending of a class of a set, of which there is news.
     #[inline]
-    fn show(&mut self, set: usize, class: Class, core: CoreId, news: News, plan: &mut Plan) {
+    fn write_run_queue(
+        &mut self,
+        set: usize,
+        class: Class,
+        core: CoreId,
+        news: News,
+        plan: &mut Plan,
+    ) {
         if let News::Gone(vcpu) = news
             && plan.run_queue(core).foreground.first().is_some_and(|first| first.vcpu == vcpu)
         {

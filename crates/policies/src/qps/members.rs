@@ -84,8 +84,8 @@ impl Task {
     /// changed. Where it is reported after a later job's release, that job does not pay for it.
     pub(super) fn charge(&mut self, to: Instant, service: Duration) -> bool {
         // Nearly always one job is pending and has budget left, or is complete.
-        let goes_on = !self.pending() | (self.used + service < self.until);
-        if self.late.is_none() && to > self.opened && goes_on {
+        let stands = !self.pending() | (self.used + service < self.until);
+        if self.late.is_none() && to > self.opened && stands {
             self.used += service;
             return false;
         }

@@ -4,6 +4,7 @@ use super::Machine;
 use crate::memory::Contention;
 use crate::workload::{NONE, Standing};
 use maracas_core::contract::{Event, Grant, MemoryLimit, Mode, decide};
+use maracas_core::dispatch::Readings;
 use maracas_core::{CoreId, CoreSet, Duration, Instant, VcpuId};
 
 /// How many failing service requests and spent allowances a policy may answer at one instant.
@@ -133,7 +134,7 @@ impl<C: Contention> Machine<'_, C> {
                 run_queue.background.iter().for_each(note);
             }
             // For one core the law is as soon asked as this.
-            if !(C::BARE && several && self.goes_on_with(id, due)) {
+            if !(C::BARE && several && self.keeps_running(id, due)) {
                 concerned.insert(id);
             }
             let own = &mut self.cores[id.0 as usize];
@@ -151,19 +152,19 @@ impl<C: Contention> Machine<'_, C> {
 
     /// Whether what runs on a core of a bare run goes on by a grant that is the same as before and
     /// the first on its run queue, where the first grant ahead begins at `due`. It has not come to
-    /// its end or limit, where it would have been stopped at this instant.
+    /// its end or limit, where it would have been stopped at this instant, or the law asked.
     #[inline]
-    fn goes_on_with(&self, id: CoreId, due: Instant) -> bool {
+    fn keeps_running(&self, id: CoreId, due: Instant) -> bool {
         let (own, run_queue) = (&self.cores[id.0 as usize], self.plan.run_queue(id));
-        let goes_on = |grant: &Grant| {
+        let keeps = |grant: &Grant| {
             grant.vcpu.0 == own.running
                 && grant.until == own.until
                 && grant.memory == MemoryLimit::NEVER
                 && grant.from <= self.now
                 && !grant.lapses
-                && self.demands.of(own.running).runnable()
+                && self.demands.runnable(grant.vcpu)
         };
-        run_queue.foreground.first().is_some_and(goes_on)
+        run_queue.foreground.first().is_some_and(keeps)
             && own.mode == Mode::Foreground
             && own.due == due
             && run_queue.allowance == MemoryLimit::NEVER

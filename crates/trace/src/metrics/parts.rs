@@ -83,10 +83,9 @@ impl Parts {
     pub(super) const fn start(&self) -> Instant {
         self.start
     }
-    /// How much later than the first its last part may be used.
-    pub(super) fn spread(&self) -> Duration {
-        let ends = self.list.front().zip(self.list.back());
-        ends.map_or(Duration::ZERO, |(first, last)| last.start.saturating_since(first.start))
+    /// What of the budget may be used at `at`.
+    pub(super) fn usable(&self, at: Instant) -> u64 {
+        self.list.iter().take_while(|part| part.start <= at).map(Part::left).sum()
     }
     /// What was delivered since the VCPU's open period began.
     pub(super) fn delivered(&self) -> u64 {
@@ -172,7 +171,14 @@ pub(super) fn after_change(
     let kept = if owed == 0 { budget } else { usable.min(budget - owed) };
     let kept = Part::new(now, kept);
     let last = later.back().map_or(kept.end(), |last| last.start.max(kept.end()));
-    let parts = [kept, Part::new(last, budget - kept.amount)];
+    let rest = Part::new(last, budget - kept.amount);
+    let gap = last.saturating_since(now);
+    let parts = if rest.amount > 0 && gap > period {
+        let periods = gap.ticks() / period.ticks() + 1;
+        [rest, Part::new(now + period * periods, kept.amount)]
+    } else {
+        [kept, rest]
+    };
     Parts::of(parts.into_iter().filter(|part| part.amount > 0).collect(), period)
 }
 

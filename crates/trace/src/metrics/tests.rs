@@ -152,7 +152,7 @@ fn periods_without_full_demand_are_left_out() {
     let got = &report.tasks[0].delivered;
     assert_eq!((got.periods, got.periods_without_demand), (4, 3));
     assert_eq!((got.mean_ns, got.error_max_ns), (Some(18.0 / 4.0), Some(1)));
-    assert_eq!(got.mean_of_all_ns, Some(20.0 / 7.0));
+    assert_eq!(got.mean_of_all_ns, Some(20.0 / 7.5));
 }
 
 /// C = 4, T = 10. It blocks at 2 and wakes at 5: from then on two may be used in each [5, 15), and
@@ -169,15 +169,43 @@ fn a_budget_that_a_block_split_is_due_by_parts() {
     };
     // At once, and as late as may be: parts are due at 15, 20, 25, 30, and their periods end there.
     let at_once = split(&[(5, 7), (10, 12), (15, 17), (20, 22)], 30);
-    assert_eq!(at_once, (2, (Some(0.0), Some(0)), Some(5.0)));
+    assert_eq!(at_once, (2, (Some(0.0), Some(0)), Some(4.0)));
     let late = split(&[(13, 15), (18, 20), (23, 25), (28, 30)], 30);
-    assert_eq!(late, (2, (Some(0.0), Some(0)), Some(5.0)));
+    assert_eq!(late, (2, (Some(0.0), Some(0)), Some(4.0)));
     // One of the first part comes after 15: a period short by one, and the next over by one.
     let missed = split(&[(14, 15), (15, 20), (20, 22)], 30);
     assert_eq!(missed.1, (Some(1.0), Some(1)));
     // One of the second part comes before 10.
     let early = split(&[(5, 8), (10, 12), (15, 17), (20, 22)], 30);
     assert_eq!(early.1, (Some(0.5), Some(1)));
+}
+
+#[test]
+fn a_period_in_parts_that_become_one_ends_with_the_last_of_them() {
+    // C = 8, T = 10. Three are used when it is granted the same at 6: five may be used at once, and
+    // three from 11 on, as soon as the five can be.
+    let story = |blocks_at| {
+        let mut story = Story::new(1, vec![vcpu(0, 8, 10)]);
+        story.woke(0, 0).ran(FORE, (0, 3), Preempted).event(6, Event::Changed(vcpu(0, 8, 10)));
+        story.planned(6, |plan| plan.answer(VcpuId(0), Ok(CoreId(0))));
+        story.ran(FORE, (7, 12), Preempted).ran(FORE, (17, blocks_at), Blocked);
+        let delivered = story.woke(0, 40).report(60).tasks[0].delivered.clone();
+        (delivered.periods, delivered.error_max_ns)
+    };
+    // The three were due by 21: they have no full demand where it blocks before.
+    assert_eq!(story(18), (2, Some(8)), "[40, 50) and [50, 60) alone");
+    assert_eq!(story(21), (3, Some(8)));
+}
+
+#[test]
+fn periods_that_were_cut_count_by_their_length_whatever_t_becomes() {
+    // Nine tenths of a period of 1000; then two and a half of 10, the last of which is cut.
+    let mut story = Story::new(1, vec![vcpu(0, 400, 1000)]);
+    story.woke(0, 0).ran(FORE, (0, 1), Blocked).woke(0, 900);
+    story.ran(FORE, (900, 901), Blocked).event(902, Event::Changed(vcpu(0, 4, 10)));
+    story.planned(902, |plan| plan.answer(VcpuId(0), Ok(CoreId(0))));
+    let delivered = story.woke(0, 910).report(930).tasks[0].delivered.clone();
+    assert!(delivered.periods_without_demand <= 2, "{delivered:?}");
 }
 
 #[test]

@@ -32,8 +32,9 @@ pub(super) struct Windows {
     parts: Option<Box<Parts>>,
     lacking: Lacking,
     sums: Sums,
-    /// Of the time in periods that a wake or a change has cut, what makes no whole period yet.
-    cut_short: Duration,
+    /// Of periods that a wake or a change has cut, what makes no whole one yet, in parts of
+    /// [`WHOLE`]: that does not depend on T, which may change.
+    cut: u64,
     /// The last time in which a limit of memory kept it from running, which may go on for ever.
     held: Option<(Instant, Instant)>,
     /// How long a period that has ended may still turn out to be none of those that count.
@@ -48,7 +49,10 @@ pub(super) struct Windows {
     pub(super) judge: Judge,
 }
 
-/// Over all whole periods.
+/// A whole period, in the parts in which those are counted that were cut.
+const WHOLE: u64 = 1 << 32;
+
+/// Over all whole periods, and those that were cut.
 #[derive(Clone, Copy, Default, Debug)]
 struct Sums {
     /// Delivered in those with full demand.
@@ -93,8 +97,9 @@ struct Closed {
 }
 
 impl Closed {
+    /// When the last part of its budget was due.
     fn end(&self) -> Instant {
-        self.start + self.length
+        self.start + self.length + self.spread
     }
 }
 
@@ -123,8 +128,13 @@ impl Windows {
         let parts = is_cut.then(|| parts::after_change(self.parts(), before, after, from));
         let had_periods = self.open.is_some();
         match &parts {
+            // Until the rest of the budget comes, there is no period of it.
+            Some(parts) if parts.start().saturating_since(from) > after.1 => {
+                self.cut(from);
+                self.begun = parts.start();
+            }
             Some(parts) => self.cut(parts.start()),
-            None => (self.open, self.parts, self.cut_short) = (None, None, Duration::ZERO),
+            None => (self.open, self.parts) = (None, None),
         }
         self.budget = after.0;
         (self.meant_milli, self.rest) = (meant_milli, 0);
@@ -201,9 +211,9 @@ impl Windows {
         while let Some(parts) = &mut self.parts
             && parts.due() <= now
         {
-            let start = parts.start();
+            let (start, due) = (parts.start(), parts.due());
             let rolled = parts.roll();
-            let (next, spread) = (parts.start(), parts.spread());
+            let next = parts.start();
             self.open = Some(next);
             match rolled {
                 Rolled::Part => {}
@@ -219,8 +229,8 @@ impl Windows {
                 }
                 Rolled::All(delivered) => {
                     self.delivered = delivered;
-                    let end = start + self.period + spread;
-                    let lacking = blocked.is_some_and(|since| since < end);
+                    let spread = due.saturating_since(start + self.period);
+                    let lacking = blocked.is_some_and(|since| since < due);
                     self.close(start, self.period, spread, lacking);
                     if blocked.is_some_and(|since| since <= start) {
                         // All of it has come back.
@@ -398,12 +408,14 @@ impl Windows {
     #[cold]
     fn lack_cut(&mut self, closed: &Closed) {
         let &Closed { start, length, period, budget, delivered, .. } = closed;
-        self.cut_short += length;
-        while self.cut_short >= period {
-            self.cut_short -= period;
-            self.without_demand += 1;
-            self.sums.promised += u128::from(budget);
-        }
+        let of_period = |amount: u64| {
+            let (amount, length) = (u128::from(amount), u128::from(length.ticks()));
+            amount * length / u128::from(period.ticks())
+        };
+        self.sums.promised += of_period(budget);
+        let cut = u128::from(self.cut) + of_period(WHOLE);
+        self.without_demand += (cut / u128::from(WHOLE)) as u64;
+        self.cut = (cut % u128::from(WHOLE)) as u64;
         let due = if length > period { 2 * budget } else { budget };
         self.judge.pass(start, length, delivered, due);
     }
@@ -441,11 +453,15 @@ impl Windows {
         self.open.unwrap_or(Instant::ZERO)
     }
 
-    /// What was delivered in the period that is open at `at`.
+    /// How much of C is used at `at`, as far as is known.
     pub(super) fn used_at(&self, at: Instant) -> u64 {
-        let is_open = self.open.is_some_and(|start| at < start.saturating_add(self.period));
-        let delivered = self.parts.as_ref().map_or(self.delivered, |parts| parts.delivered());
-        if is_open { delivered } else { 0 }
+        match (&self.parts, self.open) {
+            (Some(parts), _) => self.budget.saturating_sub(parts.usable(at)),
+            // All of it comes back at once.
+            (None, Some(start)) if at < start => self.budget,
+            (None, Some(start)) if at < start.saturating_add(self.period) => self.delivered,
+            (None, _) => 0,
+        }
     }
 
     /// Mean delivery over the periods with full demand, in ticks.
@@ -453,11 +469,12 @@ impl Windows {
         let count = self.errors.count();
         (count > 0).then(|| self.sums.full as f64 / count as f64)
     }
-    /// Mean delivery over all whole periods, in ticks.
+    /// Mean delivery over all periods, in ticks; those that were cut count by their length.
     pub(super) fn mean_of_all(&self) -> Option<f64> {
         let count = self.errors.count() + self.without_demand;
+        let all = count as f64 + self.cut as f64 / WHOLE as f64;
         let sum = self.sums.delivered();
-        (count > 0).then(|| sum as f64 / count as f64)
+        (count > 0).then(|| sum as f64 / all)
     }
     /// What became of the promise, on cores of which so much was stolen: a meter counts that too.
     pub(super) fn finding(&self, stolen: u64) -> Finding {
@@ -468,7 +485,8 @@ impl Windows {
             excess > u128::from(self.budget) && is_taken_from_others(excess, self.sums.promised);
         self.judge.finding(self.without_demand, takes_too_much)
     }
-    /// Mean of delivered - C over all whole periods, as a part of C.
+    /// Mean of delivered - C over all periods, as a part of C; those that were cut count by their
+    /// length.
     pub(super) fn mean_off_of_all(&self) -> Option<f64> {
         let all = self.sums.delivered();
         let promised = self.sums.promised as f64;

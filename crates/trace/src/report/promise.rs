@@ -52,7 +52,7 @@ pub struct Verdict {
     pub held: u64,
     /// Mean of delivered - C over the judged periods, as a part of C; `null` without any.
     pub mean_off: Option<f64>,
-    /// The same over all whole periods.
+    /// The same over all periods, where those that a wake cut short count by their length.
     pub mean_off_of_all: Option<f64>,
     /// How far from C a period may be.
     pub tolerance_ns: u64,

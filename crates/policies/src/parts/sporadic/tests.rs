@@ -86,6 +86,21 @@ fn a_changed_reservation_cannot_be_used_twice() {
 }
 
 #[test]
+fn what_a_shorter_period_holds_back_keeps_nothing_else_back() {
+    let mut server = server(40, 100);
+    server.charge(ticks(1), Duration::ZERO);
+    server.change(ticks(4), ticks(10), at(72));
+    holds(&server, &[(72, 3), (100, 1)]);
+    server.charge(ticks(3), Duration::ZERO);
+    holds(&server, &[(82, 3), (100, 1)]);
+    server.charge(ticks(2), Duration::ZERO);
+    server.charge(ticks(1), Duration::ZERO);
+    holds(&server, &[(92, 3), (100, 1)]);
+    server.charge(ticks(3), Duration::ZERO);
+    holds(&server, &[(100, 1), (102, 3)]);
+}
+
+#[test]
 fn a_budget_made_small_and_great_again_brings_nothing() {
     let mut server = server(4, 10);
     let mut used = 0;
