@@ -139,6 +139,24 @@ fn served(qps: &Qps) -> Vec<Option<usize>> {
     served
 }
 
+/// The tasks of a class of a set up to the first master, and whether there is none.
+fn shown(own: &Set, class: Class) -> (Vec<VcpuId>, bool) {
+    let entries = own.queue.entries().into_iter().filter(|entry| entry.2 == class);
+    let mut keys: Vec<Key> = entries.map(|(item, deadline, _)| Key::new(deadline, item)).collect();
+    keys.sort_unstable();
+    let head = own.heads[class.index()];
+    if let Some(place) = keys.iter().position(|key| Some(*key) == head) {
+        keys[..=place].rotate_right(1);
+    }
+    let task = |key: &Key| match key.item() {
+        Item::Task(vcpu) => Some(vcpu),
+        Item::Master(_) => None,
+    };
+    let tasks: Vec<VcpuId> = keys.iter().map_while(task).collect();
+    let is_whole = tasks.len() == keys.len();
+    (tasks, is_whole)
+}
+
 impl Rig {
     pub(super) fn new(system: System, sources: Vec<Source>, params: &[(&str, &str)]) -> Self {
         Self::packed(system, sources, params, None)
@@ -388,6 +406,41 @@ impl Rig {
             assert!(sets.any(concerned), "core {core} at {}: {served:?}", self.now);
         }
         self.told.fill(false);
+        self.run_queues_are_whole();
+    }
+
+    /// Each run queue is what the queue of the set that its core serves says now, however much of
+    /// it was written in which decision: the class that runs there by deadline, the chosen item
+    /// first, up to the first master, and where nothing else has a claim to the core, the other
+    /// class in the same way.
+    fn run_queues_are_whole(&self) {
+        let mut expected: Vec<Vec<VcpuId>> = alloc::vec![Vec::new(); self.running.len()];
+        for own in sets(&self.qps) {
+            let runs = match own.window.map(|window| window.phase) {
+                None => [Some((Class::A, own.core)), None],
+                Some(Phase::Waiting) => [None; 2],
+                Some(Phase::Alone(class)) => [Some((class, own.core)), None],
+                Some(Phase::Parallel { away, on }) => {
+                    [Some((away, on)), Some((away.other(), own.core))]
+                }
+            };
+            let is_alone = matches!(runs, [Some(_), None]) && own.window.is_some();
+            for (class, core) in runs.into_iter().flatten() {
+                if own.heads[class.index()].and_then(Key::guest).is_some() {
+                    continue;
+                }
+                let (mut shown, is_whole) = shown(own, class);
+                if is_whole && is_alone && self.qps.hierarchies.list[0].manner.work_conserving {
+                    shown.extend(self::shown(own, class.other()).0);
+                }
+                expected[usize::from(core.0)] = shown;
+            }
+        }
+        for (core, expected) in expected.iter().enumerate() {
+            let run_queue = self.plan.run_queue(CoreId(core as u16));
+            let stand: Vec<VcpuId> = run_queue.foreground.iter().map(|grant| grant.vcpu).collect();
+            assert_eq!(stand, *expected, "core {core} at {}", self.now);
+        }
     }
 
     fn next_event(&self) -> u64 {
