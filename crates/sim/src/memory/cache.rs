@@ -28,7 +28,7 @@ use libm::log;
 use maracas_core::memory::{
     Cache, CachePart, LINE_BYTES, MemoryUse, Partition, Replacement, Reuse,
 };
-use region::{Drift, Inflow, Region};
+use region::{Drift, Inflow, Placed, Region};
 use sets::Sets;
 use std::mem::{Discriminant, discriminant};
 
@@ -65,11 +65,13 @@ pub struct CacheModel {
     room: Room,
 }
 
-/// Vectors that are filled anew at each call: nothing is allocated for them.
+/// What is kept from one call to the next: mostly the same programs run, and nothing is allocated.
 #[derive(Clone, Default, Debug)]
 struct Room {
+    /// For which programs `placed` is; none = all of it is to be filled anew.
     running: Vec<Running>,
-    inflows: Vec<Inflow>,
+    /// By region.
+    placed: Vec<Placed>,
     /// Of each that runs, and how many lines it holds.
     drifts: Vec<(Drift, f64)>,
 }
@@ -77,11 +79,14 @@ struct Room {
 /// A program that runs, and into which part of which cache it brings its lines.
 #[derive(Clone, Copy, Debug)]
 struct Running {
+    core: usize,
     program: usize,
     cache: usize,
     part: u64,
-    /// Misses per nanosecond.
-    misses: f64,
+}
+
+impl Running {
+    const NONE: Self = Self { core: usize::MAX, program: usize::MAX, cache: usize::MAX, part: 0 };
 }
 
 /// A program alone in its part, as it is in the long run; and the miss ratio that was given for it
@@ -180,6 +185,7 @@ impl CacheModel {
         let known = &self.steady[program];
         if known.part != part || known.of.is_none() || known.of != key(use_) {
             self.steady[program] = self.steady_in(use_, part);
+            self.room.running.clear();
         }
         let steady = &self.steady[program];
         let held = self.resident(program, core).min(steady.limit);
@@ -215,13 +221,15 @@ impl CacheModel {
     /// program misses once it holds all that its sets can hold of its working set replaces its
     /// own lines, and does not harm others.
     pub fn advance(&mut self, dt_ns: f64, running: &[(usize, usize, f64)]) {
+        if running.is_empty() {
+            return;
+        }
         let mut room = std::mem::take(&mut self.room);
-        self.locate(running, &mut room.running);
-        for at in 0..self.regions.len() {
-            self.inflows_of(&self.regions[at], &room.running, &mut room.inflows);
-            if !room.inflows.is_empty() {
+        self.place(running, &mut room);
+        for (at, placed) in room.placed.iter_mut().enumerate() {
+            if !placed.inflows.is_empty() {
                 let sets = &self.sets[self.sets_of(self.regions[at].bits)];
-                self.regions[at].advance(sets, self.replacement, dt_ns, &mut room.inflows);
+                self.regions[at].advance(sets, self.replacement, dt_ns, placed);
             }
         }
         self.room = room;
@@ -232,18 +240,20 @@ impl CacheModel {
     /// all of that. Infinite at equilibrium, and where only programs run that miss always.
     #[must_use]
     pub fn next_change_ns(&mut self, running: &[(usize, usize, f64)]) -> f64 {
+        if running.is_empty() {
+            return f64::INFINITY;
+        }
         let mut room = std::mem::take(&mut self.room);
-        self.locate(running, &mut room.running);
+        self.place(running, &mut room);
         room.drifts.clear();
         room.drifts.resize(running.len(), (Drift::NONE, 0.0));
-        for region in &self.regions {
-            self.inflows_of(region, &room.running, &mut room.inflows);
-            if room.inflows.is_empty() {
+        for (region, placed) in self.regions.iter().zip(&mut room.placed) {
+            if placed.inflows.is_empty() {
                 continue;
             }
             let sets = &self.sets[self.sets_of(region.bits)];
-            let flow = region.flow(sets, self.replacement, &mut room.inflows);
-            for inflow in &room.inflows {
+            let flow = region.flow(sets, self.replacement, placed);
+            for inflow in &placed.inflows {
                 let drift = &mut room.drifts[inflow.at];
                 drift.0.add(&flow.drift(inflow));
                 drift.1 += inflow.held;
@@ -284,6 +294,7 @@ impl CacheModel {
     pub fn drop_program(&mut self, program: usize) {
         self.own[program] = None;
         self.steady[program] = Steady::UNKNOWN;
+        self.room.running.clear();
         self.empty(program);
     }
 
@@ -320,6 +331,7 @@ impl CacheModel {
 
     /// Splits regions until each lies within `bits` or outside.
     fn split(&mut self, bits: u64) {
+        self.room.running.clear();
         let mut split = Vec::new();
         for region in self.regions.drain(..) {
             let parts = [bits, !bits].into_iter().filter(|bits| region.bits & bits != 0);
@@ -378,22 +390,54 @@ impl CacheModel {
         ratio.max(steady.ratio)
     }
 
-    /// Where the running programs bring their lines: `(core, program, misses per nanosecond)`.
-    fn locate(&self, running: &[(usize, usize, f64)], located: &mut Vec<Running>) {
-        located.clear();
-        located.extend(running.iter().map(|(core, program, misses)| Running {
-            program: *program,
-            cache: self.cores[*core].0,
-            part: self.colors_of(*program, *core),
-            misses: *misses,
-        }));
+    /// What the running programs bring into each region: `(core, program, misses per nanosecond)`.
+    /// Where the same ones do so as before, only how fast is new.
+    fn place(&self, running: &[(usize, usize, f64)], room: &mut Room) {
+        let stale = self.locate(running, &mut room.running);
+        room.placed.resize_with(self.regions.len(), Placed::default);
+        for (region, placed) in self.regions.iter().zip(&mut room.placed) {
+            if region.bits & stale != 0 {
+                self.fill(region, &room.running, placed);
+            }
+            for inflow in &mut placed.inflows {
+                let Running { program, part, .. } = room.running[inflow.at];
+                let misses = running[inflow.at].2;
+                let steady = &self.steady[program];
+                let known = steady.part == part;
+                let share = || region.lines / self.lines_in(part);
+                inflow.rate = misses * if known { region.missed[program] } else { share() };
+                // A program that misses nothing uses all of its lines all the time.
+                inflow.reuse =
+                    if steady.reported > 0.0 { misses * steady.reuse } else { f64::INFINITY };
+                inflow.unused = None;
+                inflow.follows = steady.follows;
+            }
+        }
     }
 
-    /// What the running programs bring into `region`.
-    fn inflows_of(&self, region: &Region, running: &[Running], inflows: &mut Vec<Inflow>) {
-        inflows.clear();
+    /// Where the running programs bring their lines. Returns the parts where others do than before.
+    fn locate(&self, running: &[(usize, usize, f64)], located: &mut Vec<Running>) -> u64 {
+        let mut stale = 0;
+        if located.len() != running.len() {
+            located.clear();
+            located.resize(running.len(), Running::NONE);
+            stale = u64::MAX;
+        }
+        for (before, (core, program, _)) in located.iter_mut().zip(running) {
+            if (before.core, before.program) != (*core, *program) {
+                let (cache, part) = (self.cores[*core].0, self.colors_of(*program, *core));
+                stale |= before.part | part;
+                *before = Running { core: *core, program: *program, cache, part };
+            }
+        }
+        stale
+    }
+
+    /// Which of the running programs bring lines into `region`, and how many at most.
+    fn fill(&self, region: &Region, running: &[Running], placed: &mut Placed) {
+        placed.inflows.clear();
         for (at, running) in running.iter().enumerate() {
-            let Running { program, cache, part, misses } = *running;
+            let Running { program, cache, part, .. } = *running;
             if cache != region.cache || part & region.bits == 0 {
                 continue;
             }
@@ -401,23 +445,10 @@ impl CacheModel {
             let known = steady.part == part;
             let share = region.lines / if known { steady.lines } else { self.lines_in(part) };
             let of = |lines: f64| if known { lines * share } else { f64::INFINITY };
-            let missed_here = if known { region.missed[program] } else { share };
-            inflows.push(Inflow {
-                at,
-                program,
-                rate: misses * missed_here,
-                // A program that misses nothing uses all of its lines all the time.
-                reuse: if steady.reported > 0.0 { misses * steady.reuse } else { f64::INFINITY },
-                unused: None,
-                follows: steady.follows,
-                wanted: of(steady.wanted),
-                limit: of(steady.limit).min(region.lines),
-                held: 0.0,
-                fresh: 0.0,
-                share: 0.0,
-                beyond: 0.0,
-            });
+            let (wanted, limit) = (of(steady.wanted), of(steady.limit).min(region.lines));
+            placed.inflows.push(Inflow { at, program, wanted, limit, ..Inflow::NONE });
         }
+        placed.at_most = region.at_most(&self.sets[self.sets_of(region.bits)], &placed.inflows);
     }
 
     /// After how many nanoseconds the lines of a program have moved far enough.

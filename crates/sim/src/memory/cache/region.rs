@@ -57,7 +57,29 @@ pub(super) struct Inflow {
     pub(super) beyond: f64,
 }
 
+/// What all running programs bring into a region.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Placed {
+    pub(super) inflows: Vec<Inflow>,
+    /// What they can hold together.
+    pub(super) at_most: f64,
+}
+
 impl Inflow {
+    pub(super) const NONE: Self = Self {
+        at: 0,
+        program: 0,
+        rate: 0.0,
+        reuse: 0.0,
+        unused: None,
+        follows: 0.0,
+        wanted: 0.0,
+        limit: 0.0,
+        held: 0.0,
+        fresh: 0.0,
+        share: 0.0,
+        beyond: 0.0,
+    };
     /// Its lines among which evictions are shared.
     #[inline]
     fn sharing(&self, young: bool) -> f64 {
@@ -268,7 +290,7 @@ impl Region {
         }
     }
     /// What those that run can hold together.
-    fn together_at_most(&self, sets: &Sets, inflows: &[Inflow]) -> f64 {
+    pub(super) fn at_most(&self, sets: &Sets, inflows: &[Inflow]) -> f64 {
         let wanted: f64 = inflows.iter().map(|inflow| inflow.wanted).sum();
         sets.kept(sets.trials_of(wanted / self.sets)) * self.sets
     }
@@ -317,11 +339,13 @@ impl Region {
         sets: &Sets,
         replacement: Replacement,
         time: f64,
-        inflows: &mut [Inflow],
+        placed: &mut Placed,
     ) {
         if time <= 0.0 {
             return;
         }
+        let Placed { inflows, at_most } = placed;
+        let at_most = *at_most;
         if replacement == Replacement::Lru {
             self.used(time, inflows);
         }
@@ -329,7 +353,6 @@ impl Region {
         if rests(inflows) {
             return;
         }
-        let at_most = self.together_at_most(sets, inflows);
         let mut left = time;
         // Each stretch but the last ends where one program, or all, have come to hold all they can.
         for stretch in 0..=inflows.len() + 1 {
@@ -486,19 +509,14 @@ impl Region {
         }
     }
 
-    /// Where things go from here; `inflows` are cut to what comes.
-    pub(super) fn flow(
-        &self,
-        sets: &Sets,
-        replacement: Replacement,
-        inflows: &mut [Inflow],
-    ) -> Flow {
+    /// Where things go from here; inflows are cut to what comes.
+    pub(super) fn flow(&self, sets: &Sets, replacement: Replacement, placed: &mut Placed) -> Flow {
+        let Placed { inflows, at_most } = placed;
         self.look_up(inflows);
         if rests(inflows) {
             return Flow::NONE;
         }
-        let at_most = self.together_at_most(sets, inflows);
-        let stand = self.stand(sets, replacement, at_most, inflows);
+        let stand = self.stand(sets, replacement, *at_most, inflows);
         let (lines, free) = match stand.crowded {
             true => (stand.total, 0.0),
             false => (self.lines, (self.lines - stand.total).max(0.0)),
