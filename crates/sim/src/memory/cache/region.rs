@@ -19,16 +19,15 @@
 //! top is what those that run have used since they were switched in, shared by them as above;
 //! below, what programs used when they ran before and have not used since, by the time of that.
 
+mod stack;
+
 use super::sets::Sets;
 use libm::{exp, expm1};
 use maracas_core::memory::Replacement;
+use stack::Stack;
 
 /// A program holds what it can within this many lines: lines are whole.
 const HALF_A_LINE: f64 = 0.5;
-/// Layers that a stack may have before some of one program become one: enough that each holds a
-/// small share of the region.
-const LAYERS: usize = 24;
-
 /// What one running program brings into a region.
 #[derive(Clone, Debug)]
 pub(super) struct Inflow {
@@ -107,19 +106,8 @@ pub(super) struct Region {
     pub(super) missed: Vec<f64>,
     /// By program: the lines that it held here then.
     pub(super) reported: Vec<f64>,
-    /// LRU: what used how many lines last in one go, the latest first.
-    stack: Vec<Layer>,
-    /// LRU: how many layers on top are those of programs that run.
-    top: usize,
-    /// LRU: by program, its place among these layers, from 1 on; 0 = it is not there.
-    on_top: Vec<u32>,
-}
-
-/// Lines of a program that it used last while it ran once.
-#[derive(Clone, Copy, Debug)]
-struct Layer {
-    program: usize,
-    lines: f64,
+    /// LRU: what was used when.
+    stack: Stack,
 }
 
 /// Where a region stands on the curve of its sets, seen by the programs that run.
@@ -185,9 +173,7 @@ impl Region {
             held,
             missed,
             reported,
-            stack: Vec::new(),
-            top: 0,
-            on_top: vec![0; programs],
+            stack: Stack::new(programs),
         }
     }
 
@@ -199,94 +185,25 @@ impl Region {
         part.held.iter_mut().for_each(|lines| *lines *= share);
         part.missed.iter_mut().for_each(|missed| *missed *= share);
         part.reported.iter_mut().for_each(|reported| *reported *= share);
-        part.stack.iter_mut().for_each(|layer| layer.lines *= share);
+        part.stack.scale(share);
         part
     }
 
     /// `program` has no lines here any more.
     pub(super) fn empty(&mut self, program: usize) {
         self.held[program] = 0.0;
-        self.stack.iter_mut().filter(|layer| layer.program == program).for_each(|layer| {
-            layer.lines = 0.0;
-        });
+        self.stack.empty(program);
     }
 
     pub(super) fn occupied(&self) -> f64 {
         self.held.iter().sum()
     }
 
-    /// For LRU: `time` passes in which programs use their lines again.
-    fn used(&mut self, time: f64, inflows: &mut [Inflow]) {
-        let Self { stack, top, on_top, .. } = self;
-        for layer in &stack[..*top] {
-            on_top[layer.program] = 0;
-        }
-        for inflow in inflows.iter() {
-            let program = inflow.program;
-            let place = stack[..*top].iter().position(|layer| layer.program == program);
-            if let Some(place) = place {
-                stack[..=place].rotate_right(1);
-            } else {
-                stack.insert(0, Layer { program, lines: 0.0 });
-                *top += 1;
-            }
-        }
-        *top = inflows.len();
-        for (place, layer) in (1..).zip(&stack[..*top]) {
-            on_top[layer.program] = place;
-        }
-        let (top, below) = stack.split_at_mut(*top);
-        for layer in below {
-            let place = on_top[layer.program] as usize;
-            if place == 0 {
-                continue;
-            }
-            // The first of `inflows` came to the front first.
-            let inflow = &mut inflows[top.len() - place];
-            let unused = *inflow.unused.get_or_insert_with(|| exp(-inflow.reuse * time));
-            let stays = layer.lines * unused;
-            let stays = if stays < HALF_A_LINE { 0.0 } else { stays };
-            top[place - 1].lines += layer.lines - stays;
-            layer.lines = stays;
-        }
-        self.tidy();
-    }
-
-    /// Keeps the stack short: without empty layers, and with few for each program.
-    fn tidy(&mut self) {
-        let mut place = 0;
-        let top = self.top;
-        if self.stack[top..].iter().any(|layer| layer.lines <= 0.0) {
-            self.stack.retain(|layer| {
-                place += 1;
-                place <= top || layer.lines > 0.0
-            });
-        }
-        while self.stack.len() > LAYERS.max(2 * self.held.len()) {
-            // The two of one program that hold least together become one, as old as the older.
-            let below = self.top..self.stack.len();
-            let next = |at: usize| {
-                let same = |other: &usize| self.stack[*other].program == self.stack[at].program;
-                (at + 1..self.stack.len()).find(same).map(|other| (at, other))
-            };
-            let lines =
-                |(one, other): &(usize, usize)| self.stack[*one].lines + self.stack[*other].lines;
-            let pairs = below.filter_map(next);
-            let Some((one, other)) = pairs.min_by(|a, b| lines(a).total_cmp(&lines(b))) else {
-                return;
-            };
-            self.stack[other].lines += self.stack[one].lines;
-            self.stack.remove(one);
-        }
-    }
-
     /// Fills in what programs that run hold here.
     fn look_up(&self, inflows: &mut [Inflow]) {
         for inflow in inflows {
             inflow.held = self.held[inflow.program];
-            let place = self.on_top[inflow.program] as usize;
-            let layer = place.checked_sub(1).and_then(|place| self.stack.get(place));
-            inflow.fresh = layer.map_or(0.0, |layer| layer.lines);
+            inflow.fresh = self.stack.on_top(inflow.program);
         }
     }
     /// What those that run can hold together.
@@ -347,7 +264,7 @@ impl Region {
         let Placed { inflows, at_most } = placed;
         let at_most = *at_most;
         if replacement == Replacement::Lru {
-            self.used(time, inflows);
+            self.stack.used(time, inflows);
         }
         self.look_up(inflows);
         if rests(inflows) {
@@ -459,7 +376,12 @@ impl Region {
         match replacement {
             Replacement::Lru => {
                 let more = sets.trials_of(stand.inflow * time / self.sets);
-                self.sink(sets, stand, more, after.stays);
+                if stand.crowded {
+                    self.stack.wear(after.stays, &self.held);
+                } else {
+                    let from = (stand.total, stand.trials);
+                    self.stack.sink(sets, self.sets, from, more, &mut self.held);
+                }
             }
             Replacement::Random if stand.crowded => {}
             Replacement::Random => {
@@ -470,43 +392,6 @@ impl Region {
             }
         }
         self.look_up(inflows);
-    }
-
-    /// All below the top sinks by so many trials; in a crowd those that run only lose lines to each
-    /// other, of which the share `stays` is left. On top is what they then hold besides.
-    fn sink(&mut self, sets: &Sets, stand: &Stand, more: f64, stays: f64) {
-        let Self { stack, on_top, held, .. } = self;
-        let (top, below) = stack.split_at_mut(self.top);
-        top.iter_mut().for_each(|layer| layer.lines = 0.0);
-        for layer in below.iter() {
-            if let Some(place) = on_top[layer.program].checked_sub(1) {
-                top[place as usize].lines += layer.lines;
-            }
-        }
-        for on_top in top.iter_mut() {
-            on_top.lines = (held[on_top.program] - on_top.lines).max(0.0);
-        }
-        if stand.crowded {
-            for layer in below {
-                if let Some(place) = on_top[layer.program].checked_sub(1) {
-                    let lines = layer.lines * stays;
-                    top[place as usize].lines += layer.lines - lines;
-                    layer.lines = lines;
-                }
-            }
-            return;
-        }
-        let mut above = stand.total;
-        let mut kept_above = sets.kept(stand.trials + more) * self.sets;
-        for layer in below {
-            above += layer.lines;
-            let kept = sets.kept(sets.trials(above / self.sets) + more) * self.sets;
-            let lines = (kept - kept_above).clamp(0.0, layer.lines);
-            kept_above = kept;
-            let held = &mut held[layer.program];
-            *held = (*held - (layer.lines - lines)).max(0.0);
-            layer.lines = lines;
-        }
     }
 
     /// Where things go from here; inflows are cut to what comes.
