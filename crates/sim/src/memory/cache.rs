@@ -227,7 +227,7 @@ impl CacheModel {
         let mut room = std::mem::take(&mut self.room);
         self.place(running, &mut room);
         for (at, placed) in room.placed.iter_mut().enumerate() {
-            if !placed.inflows.is_empty() {
+            if !placed.inflows.is_empty() && !placed.full {
                 let sets = &self.sets[self.sets_of(self.regions[at].bits)];
                 self.regions[at].advance(sets, self.replacement, dt_ns, placed);
             }
@@ -249,6 +249,10 @@ impl CacheModel {
         room.drifts.resize(running.len(), (Drift::NONE, 0.0));
         for (region, placed) in self.regions.iter().zip(&mut room.placed) {
             if placed.inflows.is_empty() {
+                continue;
+            }
+            if placed.full {
+                placed.inflows.iter().for_each(|inflow| room.drifts[inflow.at].1 += inflow.held);
                 continue;
             }
             let sets = &self.sets[self.sets_of(region.bits)];
@@ -399,6 +403,9 @@ impl CacheModel {
             if region.bits & stale != 0 {
                 self.fill(region, &room.running, placed);
             }
+            if placed.full {
+                continue;
+            }
             for inflow in &mut placed.inflows {
                 let Running { program, part, .. } = room.running[inflow.at];
                 let misses = running[inflow.at].2;
@@ -436,6 +443,7 @@ impl CacheModel {
     /// Which of the running programs bring lines into `region`, and how many at most.
     fn fill(&self, region: &Region, running: &[Running], placed: &mut Placed) {
         placed.inflows.clear();
+        placed.full = false;
         for (at, running) in running.iter().enumerate() {
             let Running { program, cache, part, .. } = *running;
             if cache != region.cache || part & region.bits == 0 {

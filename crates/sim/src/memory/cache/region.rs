@@ -62,6 +62,8 @@ pub(super) struct Placed {
     pub(super) inflows: Vec<Inflow>,
     /// What they can hold together.
     pub(super) at_most: f64,
+    /// All of them hold all they can: nothing changes until others run.
+    pub(super) full: bool,
 }
 
 impl Inflow {
@@ -261,13 +263,14 @@ impl Region {
         if time <= 0.0 {
             return;
         }
-        let Placed { inflows, at_most } = placed;
+        let Placed { inflows, at_most, full } = placed;
         let at_most = *at_most;
         if replacement == Replacement::Lru {
             self.stack.used(time, inflows);
         }
         self.look_up(inflows);
         if rests(inflows) {
+            *full = inflows.iter().all(Inflow::holds_all) && self.stack.is_settled();
             return;
         }
         let mut left = time;
@@ -396,7 +399,7 @@ impl Region {
 
     /// Where things go from here; inflows are cut to what comes.
     pub(super) fn flow(&self, sets: &Sets, replacement: Replacement, placed: &mut Placed) -> Flow {
-        let Placed { inflows, at_most } = placed;
+        let Placed { inflows, at_most, .. } = placed;
         self.look_up(inflows);
         if rests(inflows) {
             return Flow::NONE;

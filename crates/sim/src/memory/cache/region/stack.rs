@@ -55,6 +55,12 @@ impl Stack {
         layer.map_or(0.0, |layer| layer.lines)
     }
 
+    /// Whether those that run have lines on top alone, and nothing is to be tidied: as long as they
+    /// run, only what sinks changes.
+    pub(super) fn is_settled(&self) -> bool {
+        !self.mixed && !self.untidy
+    }
+
     /// `time` passes in which programs use their lines again.
     pub(super) fn used(&mut self, time: f64, inflows: &mut [Inflow]) {
         // The first of `inflows` comes to the front first.
@@ -145,8 +151,11 @@ impl Stack {
     /// stays there. On top is what they hold besides, by `held`.
     pub(super) fn wear(&mut self, stays: f64, held: &[f64]) {
         self.top_up(held);
+        if !self.mixed {
+            return;
+        }
         let (top, below) = self.layers.split_at_mut(self.top);
-        for layer in below.iter_mut().filter(|_| self.mixed) {
+        for layer in below {
             if let Some(place) = self.on_top[layer.program].checked_sub(1) {
                 let lines = layer.lines * stays;
                 top[place as usize].lines += layer.lines - lines;
@@ -185,9 +194,11 @@ impl Stack {
     fn top_up(&mut self, held: &[f64]) {
         let (top, below) = self.layers.split_at_mut(self.top);
         top.iter_mut().for_each(|layer| layer.lines = 0.0);
-        for layer in below.iter().filter(|_| self.mixed) {
-            if let Some(place) = self.on_top[layer.program].checked_sub(1) {
-                top[place as usize].lines += layer.lines;
+        if self.mixed {
+            for layer in below {
+                if let Some(place) = self.on_top[layer.program].checked_sub(1) {
+                    top[place as usize].lines += layer.lines;
+                }
             }
         }
         for layer in top {
