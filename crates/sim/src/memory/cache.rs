@@ -83,10 +83,13 @@ struct Running {
     program: usize,
     cache: usize,
     part: u64,
+    /// Lines of the part.
+    lines: f64,
 }
 
 impl Running {
-    const NONE: Self = Self { core: usize::MAX, program: usize::MAX, cache: usize::MAX, part: 0 };
+    const NONE: Self =
+        Self { core: usize::MAX, program: usize::MAX, cache: usize::MAX, part: 0, lines: 0.0 };
 }
 
 /// A program alone in its part, as it is in the long run; and the miss ratio that was given for it
@@ -224,15 +227,12 @@ impl CacheModel {
         if running.is_empty() {
             return;
         }
-        let mut room = std::mem::take(&mut self.room);
-        self.place(running, &mut room);
-        for (at, placed) in room.placed.iter_mut().enumerate() {
+        self.place(running);
+        for (region, placed) in self.regions.iter_mut().zip(&mut self.room.placed) {
             if !placed.inflows.is_empty() && !placed.full {
-                let sets = &self.sets[self.sets_of(self.regions[at].bits)];
-                self.regions[at].advance(sets, self.replacement, dt_ns, placed);
+                region.advance(&self.sets[region.kind], self.replacement, dt_ns, placed);
             }
         }
-        self.room = room;
     }
 
     /// For how long the miss ratios given last may be held constant, in nanoseconds: until the
@@ -243,36 +243,35 @@ impl CacheModel {
         if running.is_empty() {
             return f64::INFINITY;
         }
-        let mut room = std::mem::take(&mut self.room);
-        self.place(running, &mut room);
-        room.drifts.clear();
-        room.drifts.resize(running.len(), (Drift::NONE, 0.0));
-        for (region, placed) in self.regions.iter().zip(&mut room.placed) {
+        self.place(running);
+        let Room { placed, drifts, .. } = &mut self.room;
+        drifts.clear();
+        drifts.resize(running.len(), (Drift::NONE, 0.0));
+        for (region, placed) in self.regions.iter().zip(placed) {
             if placed.inflows.is_empty() {
                 continue;
             }
             if placed.full {
-                placed.inflows.iter().for_each(|inflow| room.drifts[inflow.at].1 += inflow.held);
+                placed.inflows.iter().for_each(|inflow| drifts[inflow.at].1 += inflow.held);
                 continue;
             }
-            let sets = &self.sets[self.sets_of(region.bits)];
-            let flow = region.flow(sets, self.replacement, placed);
+            let flow = region.flow(&self.sets[region.kind], self.replacement, placed);
             for inflow in &placed.inflows {
-                let drift = &mut room.drifts[inflow.at];
+                let drift = &mut drifts[inflow.at];
                 drift.0.add(&flow.drift(inflow));
                 drift.1 += inflow.held;
             }
         }
         let mut next = f64::INFINITY;
-        for ((drift, held), (core, program, misses)) in room.drifts.iter().zip(running) {
+        for (at, (core, program, misses)) in running.iter().enumerate() {
+            let (drift, held) = self.room.drifts[at];
             // With colours what it holds where it brings lines is what it holds at all.
             let held = match self.partition {
-                Partition::Colors => *held,
+                Partition::Colors => held,
                 Partition::Ways => self.resident(*program, *core),
             };
-            next = next.min(self.time_to_move(*program, held, *misses, drift));
+            next = next.min(self.time_to_move(*program, held, *misses, &drift));
         }
-        self.room = room;
         next
     }
 
@@ -345,8 +344,10 @@ impl CacheModel {
         for at in 0..self.regions.len() {
             let bits = self.regions[at].bits;
             let lines = self.lines_in(bits);
-            let ways = self.sets[self.sets_of(bits)].ways();
-            (self.regions[at].lines, self.regions[at].sets) = (lines, lines / f64::from(ways));
+            let kind = self.sets_of(bits);
+            let region = &mut self.regions[at];
+            region.lines = lines;
+            (region.sets, region.kind) = (lines / f64::from(self.sets[kind].ways()), kind);
         }
     }
 
@@ -396,23 +397,25 @@ impl CacheModel {
 
     /// What the running programs bring into each region: `(core, program, misses per nanosecond)`.
     /// Where the same ones do so as before, only how fast is new.
-    fn place(&self, running: &[(usize, usize, f64)], room: &mut Room) {
-        let stale = self.locate(running, &mut room.running);
-        room.placed.resize_with(self.regions.len(), Placed::default);
-        for (region, placed) in self.regions.iter().zip(&mut room.placed) {
+    fn place(&mut self, running: &[(usize, usize, f64)]) {
+        let stale = self.locate(running);
+        let Self { regions, steady, sets, room, .. } = self;
+        room.placed.resize_with(regions.len(), Placed::default);
+        for (region, placed) in regions.iter().zip(&mut room.placed) {
             if region.bits & stale != 0 {
-                self.fill(region, &room.running, placed);
+                fill(region, &room.running, steady, placed);
+                placed.at_most = region.at_most(&sets[region.kind], &placed.inflows);
             }
             if placed.full {
                 continue;
             }
             for inflow in &mut placed.inflows {
-                let Running { program, part, .. } = room.running[inflow.at];
+                let Running { program, part, lines, .. } = room.running[inflow.at];
                 let misses = running[inflow.at].2;
-                let steady = &self.steady[program];
+                let steady = &steady[program];
                 let known = steady.part == part;
-                let share = || region.lines / self.lines_in(part);
-                inflow.rate = misses * if known { region.missed[program] } else { share() };
+                let here = if known { region.missed[program] } else { region.lines / lines };
+                inflow.rate = misses * here;
                 // A program that misses nothing uses all of its lines all the time.
                 inflow.reuse =
                     if steady.reported > 0.0 { misses * steady.reuse } else { f64::INFINITY };
@@ -423,40 +426,24 @@ impl CacheModel {
     }
 
     /// Where the running programs bring their lines. Returns the parts where others do than before.
-    fn locate(&self, running: &[(usize, usize, f64)], located: &mut Vec<Running>) -> u64 {
+    fn locate(&mut self, running: &[(usize, usize, f64)]) -> u64 {
         let mut stale = 0;
-        if located.len() != running.len() {
-            located.clear();
-            located.resize(running.len(), Running::NONE);
+        if self.room.running.len() != running.len() {
+            self.room.running.clear();
+            self.room.running.resize(running.len(), Running::NONE);
             stale = u64::MAX;
         }
-        for (before, (core, program, _)) in located.iter_mut().zip(running) {
+        for (at, (core, program, _)) in running.iter().enumerate() {
+            let before = self.room.running[at];
             if (before.core, before.program) != (*core, *program) {
                 let (cache, part) = (self.cores[*core].0, self.colors_of(*program, *core));
                 stale |= before.part | part;
-                *before = Running { core: *core, program: *program, cache, part };
+                let lines = self.lines_in(part);
+                self.room.running[at] =
+                    Running { core: *core, program: *program, cache, part, lines };
             }
         }
         stale
-    }
-
-    /// Which of the running programs bring lines into `region`, and how many at most.
-    fn fill(&self, region: &Region, running: &[Running], placed: &mut Placed) {
-        placed.inflows.clear();
-        placed.full = false;
-        for (at, running) in running.iter().enumerate() {
-            let Running { program, cache, part, .. } = *running;
-            if cache != region.cache || part & region.bits == 0 {
-                continue;
-            }
-            let steady = &self.steady[program];
-            let known = steady.part == part;
-            let share = region.lines / if known { steady.lines } else { self.lines_in(part) };
-            let of = |lines: f64| if known { lines * share } else { f64::INFINITY };
-            let (wanted, limit) = (of(steady.wanted), of(steady.limit).min(region.lines));
-            placed.inflows.push(Inflow { at, program, wanted, limit, ..Inflow::NONE });
-        }
-        placed.at_most = region.at_most(&self.sets[self.sets_of(region.bits)], &placed.inflows);
     }
 
     /// After how many nanoseconds the lines of a program have moved far enough.
@@ -513,6 +500,24 @@ impl CacheModel {
             return (target(drift.gain) / drift.gain.abs()).min(full);
         }
         step(drift.gain)
+    }
+}
+
+/// Which of the running programs bring lines into `region`, and how many at most.
+fn fill(region: &Region, running: &[Running], steady: &[Steady], placed: &mut Placed) {
+    placed.inflows.clear();
+    placed.full = false;
+    for (at, running) in running.iter().enumerate() {
+        let Running { program, cache, part, lines, .. } = *running;
+        if cache != region.cache || part & region.bits == 0 {
+            continue;
+        }
+        let steady = &steady[program];
+        let known = steady.part == part;
+        let share = region.lines / if known { steady.lines } else { lines };
+        let of = |lines: f64| if known { lines * share } else { f64::INFINITY };
+        let (wanted, limit) = (of(steady.wanted), of(steady.limit).min(region.lines));
+        placed.inflows.push(Inflow { at, program, wanted, limit, ..Inflow::NONE });
     }
 }
 

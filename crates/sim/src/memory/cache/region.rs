@@ -100,8 +100,9 @@ pub(super) struct Region {
     /// Its colours (or ways).
     pub(super) bits: u64,
     pub(super) lines: f64,
-    /// In how many sets these lines stand.
+    /// In how many sets these lines stand, and in which kind of them.
     pub(super) sets: f64,
+    pub(super) kind: usize,
     /// Lines held, by program.
     pub(super) held: Vec<f64>,
     /// By program: the share of its misses that fell here when it was asked for last.
@@ -172,6 +173,7 @@ impl Region {
             bits,
             lines: 0.0,
             sets: 0.0,
+            kind: 0,
             held,
             missed,
             reported,

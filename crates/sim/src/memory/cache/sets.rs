@@ -79,8 +79,8 @@ impl Step {
     }
 }
 
-/// Where numbers stand in a sorted table: an index by their first digits, so that few of its values
-/// are left to compare with.
+/// Where numbers stand in a sorted table: an index by their first digits, so that hardly any of its
+/// values are left to compare with.
 #[derive(Clone, Debug)]
 struct Places {
     /// By the first digits of a number, from high to low: how many values of the table have higher
@@ -88,12 +88,13 @@ struct Places {
     higher: Vec<u16>,
 }
 
-/// Digits of a number that its place is not looked up by: a sixteenth of an octave.
-const PLACE_CUT: u32 = 48;
+/// Digits of a number that its place is looked up by: 128 to an octave.
+const PLACE_DIGITS: u32 = 7;
+const PLACE_CUT: u32 = f64::MANTISSA_DIGITS - 1 - PLACE_DIGITS;
 /// The place of the highest number, 2^6, among such digits (IEEE 754: bias 1023), and of the
 /// lowest: what is beyond shares their places.
-const HIGHEST: u64 = (1023 + 6) << 4;
-const LOWEST: u64 = (1023 - 40) << 4;
+const HIGHEST: u64 = (1023 + 6) << PLACE_DIGITS;
+const LOWEST: u64 = (1023 - 40) << PLACE_DIGITS;
 
 impl Places {
     #[inline]
@@ -102,15 +103,19 @@ impl Places {
     }
     /// The index of numbers that fall.
     fn new(numbers: &[f64]) -> Self {
-        let all = (HIGHEST - LOWEST) as usize + 1;
-        let higher = |place| numbers.partition_point(|number| Self::of(*number) < place) as u16;
-        Self { higher: (0..=all).map(higher).collect() }
+        let mut at = 0;
+        let higher = |place| {
+            while numbers.get(at).is_some_and(|number| Self::of(*number) < place) {
+                at += 1;
+            }
+            at as u16
+        };
+        Self { higher: (0..=(HIGHEST - LOWEST) as usize).map(higher).collect() }
     }
-    /// The values of the table that may be on either side of a number; those before are higher.
+    /// The first value of the table that may not be higher than this number; all before are.
     #[inline]
-    fn near(&self, number: f64) -> std::ops::Range<usize> {
-        let place = Self::of(number);
-        usize::from(self.higher[place])..usize::from(self.higher[place + 1])
+    fn first(&self, number: f64) -> usize {
+        usize::from(self.higher[Self::of(number)])
     }
 }
 
@@ -224,14 +229,31 @@ impl Sets {
     /// The least trials after which a set keeps so many lines.
     #[inline]
     pub(super) fn trials(&self, kept: f64) -> f64 {
-        let near = self.places_in_kept.near(f64::from(self.ways) - kept);
-        let fewer = |at: &&f64| **at < kept;
-        let above = near.start + self.kept[near].iter().take_while(fewer).count();
+        let above = self.keep_less(kept);
         if above == 0 || above > self.last {
             return above.min(self.last) as f64;
         }
         let step = &self.steps[above - 1];
         (above - 1) as f64 + (kept - step.kept) / step.kept_more
+    }
+    /// How many numbers of trials there are after which a set keeps less.
+    #[inline]
+    fn keep_less(&self, kept: f64) -> usize {
+        let mut at = self.places_in_kept.first(f64::from(self.ways) - kept);
+        while self.kept.get(at).is_some_and(|less| *less < kept) {
+            at += 1;
+        }
+        at
+    }
+    /// The first number of trials above the ways after which no more than this share of the lines
+    /// is kept.
+    #[inline]
+    fn crowded_to(&self, share: f64) -> usize {
+        let mut at = self.ways as usize + 1 + self.places_in_crowd.first(share);
+        while self.crowd.get(at).is_some_and(|more| *more > share) {
+            at += 1;
+        }
+        at
     }
     /// The share of lines coming after so many trials that find room in their set.
     #[inline]
@@ -292,16 +314,17 @@ impl Sets {
         if resident >= 1.0 {
             return 0.0;
         }
-        let from = self.ways as usize + 1;
-        let crowd = &self.crowd[from..];
-        let near = self.places_in_crowd.near(resident);
-        let more = |share: &&f64| **share > resident;
-        let high = from + near.start + crowd[near].iter().take_while(more).count();
+        let high = self.crowded_to(resident);
         let low = high - 1;
         // Between two numbers of trials `kept` is linear: kept = resident * lines is met at
         let step = &self.steps[low];
         let at = step.kept_at_none / (resident * self.chance - step.kept_more);
-        self.same_order(at.clamp(low as f64, high as f64))
+        let (low, high) = (low as f64, high as f64);
+        if at > f64::from(self.ways) && at >= low && at < high {
+            // Nearly always: [`Self::same_order`] within this step.
+            return (step.missed + step.missed_more * (at - low)) / at;
+        }
+        self.same_order(at.clamp(low, high))
     }
 }
 
@@ -390,17 +413,14 @@ mod tests {
                 for number in
                     shares.iter().map(|share| share * f64::from(ways)).chain(sets.kept.clone())
                 {
-                    let near = sets.places_in_kept.near(f64::from(ways) - number);
-                    let below = |at: &f64| *at < number;
-                    let found =
-                        near.start + sets.kept[near].iter().take_while(|at| below(at)).count();
-                    assert_eq!(found, sets.kept.partition_point(below), "{ways} {slices} {number}");
+                    let found = sets.keep_less(number);
+                    let less = sets.kept.partition_point(|kept| *kept < number);
+                    assert_eq!(found, less, "{ways} {slices} {number}");
                 }
                 for number in shares {
-                    let (near, crowd) = (sets.places_in_crowd.near(number), &sets.crowd[from..]);
-                    let above = |share: &f64| *share > number;
-                    let found = near.start + crowd[near].iter().take_while(|at| above(at)).count();
-                    assert_eq!(found, crowd.partition_point(above), "{ways} {slices} {number}");
+                    let found = sets.crowded_to(number) - from;
+                    let more = sets.crowd[from..].partition_point(|share| *share > number);
+                    assert_eq!(found, more, "{ways} {slices} {number}");
                 }
             }
         }
