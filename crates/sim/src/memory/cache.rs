@@ -191,7 +191,8 @@ impl CacheModel {
             self.room.running.clear();
         }
         let steady = &self.steady[program];
-        let held = self.resident(program, core).min(steady.limit);
+        let cache = self.cores[core].0;
+        let held = self.resident(program, cache, part).min(steady.limit);
         let ratio = self.ratio_with(use_, steady, held);
         let less = (held - SLOPE * steady.limit).max(0.0);
         let slope = (self.ratio_with(use_, steady, less) - ratio) / (held - less).max(1.0);
@@ -200,7 +201,6 @@ impl CacheModel {
         steady.reported = ratio_of(level(ratio));
         steady.reuse = (1.0 / steady.reported - 1.0) / held.max(1.0);
         // It misses what it lacks: most where others have taken most.
-        let cache = self.cores[core].0;
         let own = |region: &&mut Region| region.cache == cache && part & region.bits != 0;
         for region in self.regions.iter_mut().filter(own) {
             let share = region.lines / steady.lines;
@@ -268,7 +268,7 @@ impl CacheModel {
             // With colours what it holds where it brings lines is what it holds at all.
             let held = match self.partition {
                 Partition::Colors => held,
-                Partition::Ways => self.resident(*program, *core),
+                Partition::Ways => self.resident(*program, self.cores[*core].0, 0),
             };
             next = next.min(self.time_to_move(*program, held, *misses, &drift));
         }
@@ -351,14 +351,14 @@ impl CacheModel {
         }
     }
 
-    /// Lines of `program` that hit when it runs on `core`: pages of other colours are not its
-    /// own, but a hit needs no way of one's own (Intel CAT).
-    fn resident(&self, program: usize, core: usize) -> f64 {
+    /// Lines of `program` in this part of a cache that hit when it runs there: pages of other
+    /// colours are not its own, but a hit needs no way of one's own (Intel CAT).
+    fn resident(&self, program: usize, cache: usize, part: u64) -> f64 {
         let part = match self.partition {
-            Partition::Colors => self.colors_of(program, core),
+            Partition::Colors => part,
             Partition::Ways => self.all(),
         };
-        let own = |region: &&Region| region.cache == self.cores[core].0 && region.bits & part != 0;
+        let own = |region: &&Region| region.cache == cache && region.bits & part != 0;
         self.regions.iter().filter(own).map(|region| region.held[program]).sum()
     }
 

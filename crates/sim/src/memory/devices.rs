@@ -24,8 +24,12 @@ struct Active {
 }
 
 /// All devices.
-#[derive(Clone, Default, Debug)]
-pub(super) struct Devices(Vec<Active>);
+#[derive(Clone, Debug)]
+pub(super) struct Devices {
+    all: Vec<Active>,
+    /// Up to when each of them stays as it is.
+    pub(super) until: Instant,
+}
 
 impl Devices {
     /// Those that ever ask for anything.
@@ -33,33 +37,37 @@ impl Devices {
         let busy = devices.iter().enumerate().filter(|(_, device)| {
             device.reads_per_s > 0 && device.outstanding_milli > 0 && !device.on.is_zero()
         });
-        Self(busy.map(|(place, device)| Active::new(place, device, law, solutions)).collect())
+        let all = busy.map(|(place, device)| Active::new(place, device, law, solutions)).collect();
+        Self { all, until: Instant::ZERO }
     }
 
-    /// Up to which instant each device stays as it is at `now`; turns them on and off.
-    pub(super) fn turn(&mut self, now: Instant) -> Instant {
-        let mut next = Instant::NEVER;
-        for device in &mut self.0 {
-            if device.off.is_zero() {
-                continue;
-            }
+    /// Turns them on and off. Whether any of them is not as it was.
+    pub(super) fn turn(&mut self, now: Instant) -> bool {
+        if now < self.until {
+            return false;
+        }
+        let mut turned = false;
+        self.until = Instant::NEVER;
+        for device in self.all.iter_mut().filter(|device| !device.off.is_zero()) {
             let round = device.on + device.off;
             let place = now.ticks() % round.ticks();
-            device.active = place < device.on.ticks();
-            let edge = if device.active { device.on } else { round };
-            next = next.min(now.saturating_add(edge - Duration::from_ticks(place)));
+            let active = place < device.on.ticks();
+            turned |= active != device.active;
+            device.active = active;
+            let edge = if active { device.on } else { round };
+            self.until = self.until.min(now.saturating_add(edge - Duration::from_ticks(place)));
         }
-        next
+        turned
     }
 
     /// All of them, as requestors.
     pub(super) fn all(&self) -> impl Iterator<Item = Entry> {
-        self.0.iter().map(|device| device.entry)
+        self.all.iter().map(|device| device.entry)
     }
 
     /// The active ones, as requestors.
     pub(super) fn entries(&self) -> impl Iterator<Item = Entry> {
-        self.0.iter().filter(|device| device.active).map(|device| device.entry)
+        self.all.iter().filter(|device| device.active).map(|device| device.entry)
     }
 
     /// Sets the pace of the active ones: `solved` gives reads per ns and latency.
@@ -69,7 +77,7 @@ impl Devices {
         ns_per_tick: f64,
         cycles_per_tick: f64,
     ) {
-        for device in self.0.iter_mut().filter(|device| device.active) {
+        for device in self.all.iter_mut().filter(|device| device.active) {
             let (reads, latency) = solved(device.entry);
             device.reads.rate = fixed(reads * ns_per_tick);
             device.writes.rate = fixed(reads * device.writebacks * ns_per_tick);
@@ -80,7 +88,7 @@ impl Devices {
 
     /// Lets `time` pass at this pace.
     pub(super) fn pass(&mut self, time: Duration, controller: &mut Controller) {
-        for device in self.0.iter_mut().filter(|device| device.active) {
+        for device in self.all.iter_mut().filter(|device| device.active) {
             let (reads, writes) = (device.reads.pass(time), device.writes.pass(time));
             controller.take_from_device(device.place, reads, writes);
             controller.queue(device.queued, time);

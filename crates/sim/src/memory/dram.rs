@@ -91,7 +91,7 @@ mod tests;
 pub use constants::DDR3_1333;
 
 use maracas_core::memory::{Dram, LINE_BYTES, Pattern};
-use roots::{one_minus_exp, root_of_5_5, root_of_cubes};
+use roots::{larger, one_minus_exp, root_of_5_5, root_of_cubes, smaller};
 
 /// One source of requests as the law sees it. The scenario's integers are checked where they are
 /// read; the law wants finite numbers, W above 0 and the others not negative.
@@ -148,8 +148,6 @@ struct Met {
     in_bank: f64,
     /// 1 + wb.
     lines: f64,
-    /// By requestor, itself among them.
-    others: Vec<Other>,
 }
 
 /// How it meets another one.
@@ -168,6 +166,8 @@ struct Load {
     bus: f64,
     /// 1 - hit.
     misses: f64,
+    /// Of its reads those whose row is being opened: N, up to 1 and to T X.
+    begun: f64,
     /// T X.
     rows: f64,
     /// 1 + kb wb.
@@ -189,7 +189,7 @@ struct Waits {
 impl Waits {
     /// Its new latency.
     fn latency(&self) -> f64 {
-        let latency = root_of_cubes(self.line, self.bus).max(self.transfers);
+        let latency = larger(root_of_cubes(self.line, self.bus), self.transfers);
         self.bank.map_or(latency, |bank| root_of_5_5(latency, bank))
     }
 }
@@ -271,25 +271,32 @@ impl Law {
             occupancy: 0.0,
             hits: 0.0,
         }));
-        let all = self.meetings(requestors);
+        let (all, others) = self.meetings(requestors);
+        let others = || others.chunks(requestors.len().max(1));
+        let (some_single, some_spread) =
+            (all.iter().any(|one| one.single), all.iter().any(|one| !one.single));
         let mut loads = Vec::with_capacity(requestors.len());
         let mut waits = Vec::with_capacity(requestors.len());
         let mut moved = f64::INFINITY;
         let mut steps = 0;
         while moved >= self.tolerance && steps < STEPS {
             let requests = self.flow(requestors, out);
-            let spared = [1.0, self.banks].map(|banks| self.closed_by_refresh(banks, requests));
+            let spared = [(1.0, some_single), (self.banks, some_spread)].map(|(banks, some)| {
+                if some { self.closed_by_refresh(banks, requests) } else { 0.0 }
+            });
             loads.clear();
             loads.extend(out.iter().zip(&all).map(|(solved, one)| self.load(solved, one)));
             waits.clear();
-            let each = all.iter().zip(requestors).enumerate();
-            waits.extend(each.map(|(i, (one, own))| self.waits(i, one, own, &loads, spared)));
+            let each = all.iter().zip(others()).zip(requestors).enumerate();
+            waits.extend(each.map(|(i, ((one, others), own))| {
+                self.waits(i, (one, others), own, &loads, spared)
+            }));
             moved = 0.0;
             // Apart, as no root waits for another: a processor works at several of them at once.
             for (solved, waits) in out.iter_mut().zip(&waits) {
                 let latency = waits.latency();
                 let old = std::mem::replace(&mut solved.latency_ns, latency);
-                moved = moved.max((latency - old).abs() / old);
+                moved = larger((latency - old).abs() / old, moved);
             }
             steps += 1;
         }
@@ -297,38 +304,40 @@ impl Law {
         steps
     }
 
-    /// What of each requestor no step changes.
-    fn meetings(&self, requestors: &[Requestor]) -> Vec<Met> {
+    /// What of each requestor no step changes, and how it meets each one, itself among them.
+    fn meetings(&self, requestors: &[Requestor]) -> (Vec<Met>, Vec<Other>) {
         let drains = self.drains(requestors);
+        let mut others = Vec::with_capacity(requestors.len() * requestors.len());
         let met = |(i, own): (usize, &Requestor)| {
             let single = self.meets(own.pattern, own.pattern, true).in_one_bank();
-            let others = requestors.iter().enumerate().map(|(j, other)| {
+            others.extend(requestors.iter().enumerate().map(|(j, other)| {
                 let meeting = self.meets(own.pattern, other.pattern, i == j);
                 Other {
                     meeting,
                     in_bank: single && meeting.in_one_bank(),
                     written: self.write_wait * meeting.channel * other.writebacks,
                 }
-            });
+            }));
             Met {
                 single,
                 drains: drains.beside(i, own.pattern),
                 on_bus: 1.0 + self.write_service * own.writebacks,
                 in_bank: 1.0 + self.write_bank * own.writebacks,
                 lines: 1.0 + own.writebacks,
-                others: others.collect(),
             }
         };
-        requestors.iter().enumerate().map(met).collect()
+        (requestors.iter().enumerate().map(met).collect(), others)
     }
 
     /// What a requestor is to all in this step.
     fn load(&self, solved: &Solved, one: &Met) -> Load {
+        let rows = self.row_cycle * solved.reads_per_ns;
         Load {
             solved: *solved,
             bus: self.service(solved) * one.on_bus,
             misses: 1.0 - solved.hits,
-            rows: self.row_cycle * solved.reads_per_ns,
+            begun: smaller(smaller(solved.occupancy, 1.0), rows),
+            rows,
             in_bank: one.in_bank,
             lines: one.lines,
         }
@@ -364,7 +373,7 @@ impl Law {
     fn waits(
         &self,
         i: usize,
-        one: &Met,
+        (one, others): (&Met, &[Other]),
         own: &Requestor,
         loads: &[Load],
         [spared_in_one, spared_in_all]: [f64; 2],
@@ -374,11 +383,16 @@ impl Law {
         let conflict =
             self.conflict_latency - if one.single { spared_in_one } else { spared_in_all };
         let mut line = self.hit_latency * mine.solved.hits + conflict * mine.misses;
-        line += self.drain(one.drains, own, &mine.solved);
+        if one.drains > 0.0 {
+            line += self.drain(one.drains, own, &mine.solved);
+        }
         let (mut bus, mut transfers, mut bank) = (mine.bus, one.lines, one.in_bank);
-        for (j, (other, theirs)) in one.others.iter().zip(loads).enumerate() {
-            let met = theirs.solved.occupancy - if i == j { waiting } else { 0.0 };
-            let begun = met.min(1.0).min(theirs.rows);
+        for (j, (other, theirs)) in others.iter().zip(loads).enumerate() {
+            let (mut met, mut begun) = (theirs.solved.occupancy, theirs.begun);
+            if i == j {
+                met -= waiting;
+                begun = smaller(smaller(met, 1.0), theirs.rows);
+            }
             let ahead = other.meeting.bank * (met - (1.0 - waiting) * begun / 2.0);
             if other.in_bank {
                 bank += ahead * theirs.in_bank;

@@ -35,7 +35,7 @@ use super::cache::CacheModel;
 use super::controller::Controller;
 use super::count::fixed;
 use super::devices::Devices;
-use super::dram::Law;
+use super::dram::{Law, Solved};
 use super::phases::Phases;
 use super::program::{Phase, Tenant};
 use super::solutions::{Entry, Kind, Solutions, Solver};
@@ -90,6 +90,8 @@ struct Slot {
     program: Option<u32>,
     /// Its requestor, if it misses at all.
     entry: Option<Entry>,
+    /// How long its reads take, ns; 0 where it does not miss.
+    latency_ns: f64,
     miss_ratio: f64,
     /// The programs for which the cache was asked for it: program, phase and lines held then.
     asked: Option<(u32, usize, f64)>,
@@ -207,6 +209,7 @@ impl Slot {
             colors,
             program: None,
             entry: None,
+            latency_ns: 0.0,
             miss_ratio: 0.0,
             asked: None,
             paced: None,
@@ -277,15 +280,19 @@ impl SharedMemory {
         }
     }
 
-    /// Slots what runs, each with what it does now and how often it misses.
-    fn slot(&mut self, running: &[Option<Resident>]) {
+    /// Slots what runs, each with what it does now and how often it misses. Whether the same
+    /// requestors are where they were.
+    fn slot(&mut self, running: &[Option<Resident>]) -> bool {
+        let mut same = true;
         self.set.clear();
         for (core, resident) in running.iter().enumerate() {
             let slot = &mut self.cores[core];
-            (slot.program, slot.entry) = (None, None);
+            let before = slot.entry.take();
+            slot.program = None;
             let program = resident.map_or(u32::MAX, |resident| resident.program);
             let Some(Some(tenant)) = self.tenants.get_mut(program as usize) else {
                 slot.asked = None;
+                same &= before.is_none();
                 continue;
             };
             slot.program = Some(program);
@@ -303,10 +310,11 @@ impl SharedMemory {
                 }
             };
             slot.entry = Solutions::entry(tenant.phase().kinds[slot.class], slot.miss_ratio);
+            same &= slot.entry == before;
             self.set.extend(slot.entry);
         }
         self.set.extend(self.devices.entries());
-        self.set.sort_unstable();
+        same && !self.set.is_empty()
     }
 
     /// Slots what runs and touches no memory. Returns when that changes by itself.
@@ -321,13 +329,19 @@ impl SharedMemory {
         others.next_change()
     }
 
-    /// Sets every program's pace by the law.
-    fn pace(&mut self) {
+    /// Sets every program's pace by the law; `same` = by what it said last.
+    fn pace(&mut self, same: bool) {
         let Self { set, solutions, tenants, stretches, .. } = self;
-        if self.controller.is_watched() {
-            self.controller.set_busy(solutions.busy(set));
+        let mut solved: &[Solved] = &[];
+        if same {
+            solutions.hits += 1 + u64::from(self.controller.is_watched());
+        } else {
+            set.sort_unstable();
+            if self.controller.is_watched() {
+                self.controller.set_busy(solutions.busy(set));
+            }
+            solved = solutions.of(set);
         }
-        let solved = solutions.of(set);
         let cycles_per_tick = self.cycles_per_ns * self.ns_per_tick;
         let answer = |entry: Entry| {
             let place = set.binary_search(&entry).expect("every entry is in the set");
@@ -341,9 +355,11 @@ impl SharedMemory {
             };
             let Some(tenant) = &mut tenants[program as usize] else { continue };
             let (miss_ratio, latency) = match slot.entry {
+                Some(_) if same => (slot.miss_ratio, slot.latency_ns),
                 Some(entry) => (slot.miss_ratio, answer(entry).1),
                 None => (0.0, 0.0),
             };
+            slot.latency_ns = latency;
             let basis = Some((program, tenant.place(), miss_ratio, latency));
             if slot.paced == basis {
                 continue;
@@ -356,7 +372,9 @@ impl SharedMemory {
             slot.queued = fixed(requests * latency * cycles_per_tick);
             tenant.pace(references, miss_ratio, self.ns_per_tick);
         }
-        self.devices.pace(answer, self.ns_per_tick, cycles_per_tick);
+        if !same {
+            self.devices.pace(answer, self.ns_per_tick, cycles_per_tick);
+        }
     }
 
     /// In what time a phase ends at this pace, and when the cache is looked at again.
@@ -400,12 +418,13 @@ impl Contention for SharedMemory {
         self.looks += u64::from(now == self.look);
         self.pass(now);
         self.clear_out();
-        let edge = self.devices.turn(now);
-        self.slot(running);
-        self.pace();
+        let turned = self.devices.turn(now);
+        // Before the first time nothing was solved, not even for devices alone.
+        let same = self.slot(running) && !turned && self.changes > 1;
+        self.pace(same);
         let others = self.slot_others(now, running);
         let [phase, look] = self.changes_in().map(|time| now.saturating_add(time));
-        (self.next, self.look) = (edge.min(phase).min(look).min(others), look);
+        (self.next, self.look) = (self.devices.until.min(phase).min(look).min(others), look);
     }
 
     fn next_change(&self) -> Instant {

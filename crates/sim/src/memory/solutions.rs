@@ -207,9 +207,11 @@ impl Default for Mixed {
 
 impl Hasher for Mixed {
     fn write(&mut self, bytes: &[u8]) {
-        for word in bytes.chunks(8) {
+        let (words, rest) = bytes.as_chunks();
+        words.iter().for_each(|word| self.write_u64(u64::from_ne_bytes(*word)));
+        if !rest.is_empty() {
             let mut padded = [0; 8];
-            padded[..word.len()].copy_from_slice(word);
+            padded[..rest.len()].copy_from_slice(rest);
             self.write_u64(u64::from_ne_bytes(padded));
         }
     }

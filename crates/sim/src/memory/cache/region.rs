@@ -225,32 +225,40 @@ impl Region {
         at_most: f64,
         inflows: &mut [Inflow],
     ) -> Stand {
-        let together = inflows.iter().map(|inflow| inflow.held).sum::<f64>();
+        let (mut together, mut fresh) = (0.0, 0.0);
+        for inflow in inflows.iter() {
+            together += inflow.held;
+            fresh += inflow.fresh;
+        }
         let crowded = together + HALF_A_LINE >= at_most;
         let young = replacement == Replacement::Lru && !crowded;
         let total = match replacement {
             _ if crowded => together,
             Replacement::Random => self.occupied(),
-            Replacement::Lru => inflows.iter().map(|inflow| inflow.sharing(young)).sum(),
+            Replacement::Lru => fresh,
         };
         let trials = sets.trials(total / self.sets);
         let worn = if crowded { 0.0 } else { sets.worn(trials) };
         let mut stand = Stand { total, trials, worn, taken: 0.0, inflow: 0.0, crowded, young };
         stand.taken = stand.taken(sets);
-        let (mut others, mut replaced) = (0.0, 0.0);
+        let (mut others, mut replaced, mut some_full) = (0.0, 0.0, false);
         for inflow in inflows.iter() {
             if inflow.holds_all() {
                 replaced += inflow.sharing(young) * stand.taken;
+                some_full = true;
             } else {
                 others += inflow.rate;
             }
         }
-        // They replace also what they take from each other: R = replaced (others + R).
-        let loss = if others > 0.0 { others / (1.0 - replaced).max(f64::EPSILON) } else { 0.0 };
-        for inflow in inflows.iter_mut().filter(|inflow| inflow.holds_all()) {
-            inflow.rate = inflow.rate.min(inflow.sharing(young) * stand.taken * loss);
+        stand.inflow = others;
+        if some_full {
+            // They replace also what they take from each other: R = replaced (others + R).
+            let loss = if others > 0.0 { others / (1.0 - replaced).max(f64::EPSILON) } else { 0.0 };
+            for inflow in inflows.iter_mut().filter(|inflow| inflow.holds_all()) {
+                inflow.rate = inflow.rate.min(inflow.sharing(young) * stand.taken * loss);
+            }
+            stand.inflow = inflows.iter().map(|inflow| inflow.rate).sum();
         }
-        stand.inflow = inflows.iter().map(|inflow| inflow.rate).sum();
         stand
     }
 
@@ -299,6 +307,7 @@ impl Region {
             if left <= 0.0 {
                 return;
             }
+            self.look_up(inflows);
         }
     }
 
@@ -396,7 +405,6 @@ impl Region {
                 }
             }
         }
-        self.look_up(inflows);
     }
 
     /// Where things go from here; inflows are cut to what comes.
