@@ -24,6 +24,7 @@
 mod region;
 mod sets;
 
+use super::limits::Limited;
 use libm::log;
 use maracas_core::memory::{
     Cache, CachePart, LINE_BYTES, MemoryUse, Partition, Replacement, Reuse,
@@ -192,22 +193,22 @@ impl CacheModel {
         }
         let steady = &self.steady[program];
         let cache = self.cores[core].0;
-        let held = self.resident(program, cache, part).min(steady.limit);
+        let held = self.resident(program, cache, part).at_most(steady.limit);
         let ratio = self.ratio_with(use_, steady, held);
-        let less = (held - SLOPE * steady.limit).max(0.0);
-        let slope = (self.ratio_with(use_, steady, less) - ratio) / (held - less).max(1.0);
+        let less = (held - SLOPE * steady.limit).at_least(0.0);
+        let slope = (self.ratio_with(use_, steady, less) - ratio) / (held - less).at_least(1.0);
         let steady = &mut self.steady[program];
         (steady.slope, steady.follows) = (slope, 0.0);
         steady.reported = ratio_of(level(ratio));
-        steady.reuse = (1.0 / steady.reported - 1.0) / held.max(1.0);
+        steady.reuse = (1.0 / steady.reported - 1.0) / held.at_least(1.0);
         // It misses what it lacks: most where others have taken most.
         let own = |region: &&mut Region| region.cache == cache && part & region.bits != 0;
         for region in self.regions.iter_mut().filter(own) {
             let share = region.lines / steady.lines;
-            let lacks = (steady.wanted * share - region.held[program]).max(0.0);
+            let lacks = (steady.wanted * share - region.held[program]).at_least(0.0);
             let missed = lacks / (steady.wanted - held);
             region.reported[program] = region.held[program];
-            region.missed[program] = if missed.is_finite() { missed.min(1.0) } else { share };
+            region.missed[program] = if missed.is_finite() { missed.at_most(1.0) } else { share };
         }
         steady.reported
     }
@@ -270,7 +271,7 @@ impl CacheModel {
                 Partition::Colors => held,
                 Partition::Ways => self.resident(*program, self.cores[*core].0, 0),
             };
-            next = next.min(self.time_to_move(*program, held, *misses, &drift));
+            next = self.time_to_move(*program, held, *misses, &drift).at_most(next);
         }
         next
     }
@@ -392,7 +393,7 @@ impl CacheModel {
             Reuse::Cyclic => self.sets[self.sets_of(steady.part)].scan_with(held / steady.wanted),
             Reuse::Curve(points) => curve(points, held * LINE_BYTES as f64),
         };
-        ratio.max(steady.ratio)
+        ratio.at_least(steady.ratio)
     }
 
     /// What the running programs bring into each region: `(core, program, misses per nanosecond)`.
@@ -453,7 +454,7 @@ impl CacheModel {
         if drift.turnover.is_infinite() || steady.wanted.is_infinite() {
             return f64::INFINITY;
         }
-        let limit = steady.limit.min(self.lines);
+        let limit = steady.limit.at_most(self.lines);
         // A program that misses always does so whatever it loses, and until it holds enough.
         let unobserved = if steady.reported < 1.0 { 0.0 } else { steady.always - held };
         if unobserved > 0.0 && (drift.gain < 0.0 || steady.always >= limit) {
@@ -475,29 +476,29 @@ impl CacheModel {
             balanced && reach <= NEAR * limit && reach * slope <= tolerance
         };
         // A program that is about to hold all it can is looked at when it does.
-        let far = (MOVE * limit).max(unobserved);
-        let soon = far.min(lacks.max(NEAR / 4.0 * limit));
+        let far = (MOVE * limit).at_least(unobserved);
+        let soon = lacks.at_least(NEAR / 4.0 * limit).at_most(far);
         let target = |gain: f64| if gain > 0.0 { soon } else { far };
         let step = |gain: f64| {
             let star = gain.abs() * drift.turnover;
-            let step = (star * nearer(follows)).max(1.0).min(target(gain));
-            -drift.turnover * log((1.0 - step / star).max(f64::EPSILON))
+            let step = (star * nearer(follows)).at_least(1.0).at_most(target(gain));
+            -drift.turnover * log((1.0 - step / star).at_least(f64::EPSILON))
         };
         if near(drift.gain, 2.0 * NEAR) {
             self.steady[program].follows = follows;
             return if !near(drift.gain, NEAR) {
-                (4.0 * drift.turnover * balance).max(drift.filling)
+                (4.0 * drift.turnover * balance).at_least(drift.filling)
             } else if near(drift.full, NEAR) {
                 f64::INFINITY
             } else {
                 // It loses no lines, or few, until sets are full.
-                drift.filling.max(step(drift.full))
+                step(drift.full).at_least(drift.filling)
             };
         }
         if drift.filling > NEARLY_FULL * drift.turnover {
             // As long as sets fill up gains only fall, and losses grow from little.
             let full = if drift.gain > 0.0 { drift.filling } else { drift.filling / 2.0 };
-            return (target(drift.gain) / drift.gain.abs()).min(full);
+            return (target(drift.gain) / drift.gain.abs()).at_most(full);
         }
         step(drift.gain)
     }
@@ -516,7 +517,7 @@ fn fill(region: &Region, running: &[Running], steady: &[Steady], placed: &mut Pl
         let known = steady.part == part;
         let share = region.lines / if known { steady.lines } else { lines };
         let of = |lines: f64| if known { lines * share } else { f64::INFINITY };
-        let (wanted, limit) = (of(steady.wanted), of(steady.limit).min(region.lines));
+        let (wanted, limit) = (of(steady.wanted), of(steady.limit).at_most(region.lines));
         placed.inflows.push(Inflow { at, program, wanted, limit, ..Inflow::NONE });
     }
 }

@@ -90,8 +90,9 @@ mod tests;
 
 pub use constants::DDR3_1333;
 
+use super::limits::Limited;
 use maracas_core::memory::{Dram, LINE_BYTES, Pattern};
-use roots::{larger, one_minus_exp, root_of_5_5, root_of_cubes, smaller};
+use roots::{one_minus_exp, root_of_5_5, root_of_cubes};
 
 /// One source of requests as the law sees it. The scenario's integers are checked where they are
 /// read; the law wants finite numbers, W above 0 and the others not negative.
@@ -189,7 +190,7 @@ struct Waits {
 impl Waits {
     /// Its new latency.
     fn latency(&self) -> f64 {
-        let latency = larger(root_of_cubes(self.line, self.bus), self.transfers);
+        let latency = root_of_cubes(self.line, self.bus).at_least(self.transfers);
         self.bank.map_or(latency, |bank| root_of_5_5(latency, bank))
     }
 }
@@ -296,7 +297,7 @@ impl Law {
             for (solved, waits) in out.iter_mut().zip(&waits) {
                 let latency = waits.latency();
                 let old = std::mem::replace(&mut solved.latency_ns, latency);
-                moved = larger((latency - old).abs() / old, moved);
+                moved = ((latency - old).abs() / old).at_least(moved);
             }
             steps += 1;
         }
@@ -336,7 +337,7 @@ impl Law {
             solved: *solved,
             bus: self.service(solved) * one.on_bus,
             misses: 1.0 - solved.hits,
-            begun: smaller(smaller(solved.occupancy, 1.0), rows),
+            begun: solved.occupancy.at_most(1.0).at_most(rows),
             rows,
             in_bank: one.in_bank,
             lines: one.lines,
@@ -391,7 +392,7 @@ impl Law {
             let (mut met, mut begun) = (theirs.solved.occupancy, theirs.begun);
             if i == j {
                 met -= waiting;
-                begun = smaller(smaller(met, 1.0), theirs.rows);
+                begun = met.at_most(1.0).at_most(theirs.rows);
             }
             let ahead = other.meeting.bank * (met - (1.0 - waiting) * begun / 2.0);
             if other.in_bank {
@@ -435,7 +436,7 @@ impl Law {
 /// Share of time in which one of the requestor's slots waits for its read. A slot waits for one
 /// read at a time, so a requestor with W below 1 has one slot that thinks the longer.
 fn waiting(requestor: &Requestor, solved: &Solved) -> f64 {
-    solved.occupancy / requestor.outstanding.max(1.0)
+    solved.occupancy / requestor.outstanding.at_least(1.0)
 }
 
 /// Reads and writes per ns: what the controller counts as requests.

@@ -15,6 +15,7 @@ mod controller;
 mod count;
 mod devices;
 pub mod dram;
+mod limits;
 mod none;
 mod phases;
 mod program;

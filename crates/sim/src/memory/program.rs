@@ -2,6 +2,7 @@
 
 use super::Progress;
 use super::count::{Count, WHOLE, fixed};
+use super::limits::Limited;
 use super::phases::Phases;
 use maracas_core::Duration;
 use maracas_core::contract::{Metered, Usage};
@@ -54,12 +55,12 @@ impl Phase {
     /// is no smaller time to describe it by.
     pub(super) fn references_per_ns(&self, miss_ratio: f64, latency_ns: f64, stretch: f64) -> f64 {
         let waiting_ns = miss_ratio * latency_ns * self.per_outstanding;
-        1.0 / (self.think_ns * stretch + waiting_ns).max(1e-3)
+        1.0 / (self.think_ns * stretch + waiting_ns).at_least(1e-3)
     }
 
     fn speed(&self, references: f64) -> f64 {
         let full = references >= self.reference;
-        if full { 1.0 } else { (references * self.per_reference).min(1.0) }
+        if full { 1.0 } else { (references * self.per_reference).at_most(1.0) }
     }
 }
 

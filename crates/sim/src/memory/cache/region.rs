@@ -21,6 +21,7 @@
 
 mod stack;
 
+use super::super::limits::Limited;
 use super::sets::Sets;
 use libm::{exp, expm1};
 use maracas_core::memory::Replacement;
@@ -136,7 +137,7 @@ impl Stand {
         match (self.total > 0.0, self.crowded) {
             (false, _) => 0.0,
             (true, true) => 1.0 / self.total,
-            (true, false) => (1.0 - sets.room(self.trials)).max(0.0) / self.total,
+            (true, false) => (1.0 - sets.room(self.trials)).at_least(0.0) / self.total,
         }
     }
 }
@@ -253,9 +254,10 @@ impl Region {
         stand.inflow = others;
         if some_full {
             // They replace also what they take from each other: R = replaced (others + R).
-            let loss = if others > 0.0 { others / (1.0 - replaced).max(f64::EPSILON) } else { 0.0 };
+            let loss =
+                if others > 0.0 { others / (1.0 - replaced).at_least(f64::EPSILON) } else { 0.0 };
             for inflow in inflows.iter_mut().filter(|inflow| inflow.holds_all()) {
-                inflow.rate = inflow.rate.min(inflow.sharing(young) * stand.taken * loss);
+                inflow.rate = inflow.rate.at_most(inflow.sharing(young) * stand.taken * loss);
             }
             stand.inflow = inflows.iter().map(|inflow| inflow.rate).sum();
         }
@@ -327,7 +329,7 @@ impl Region {
             let pull = inflow.follows * (1.0 - own) + loss;
             let way = (gain - inflow.follows * since) / pull;
             let mean = way * (1.0 + expm1(-pull * time) / (pull * time));
-            inflow.rate = (inflow.rate - inflow.follows * (since + mean)).max(0.0);
+            inflow.rate = (inflow.rate - inflow.follows * (since + mean)).at_least(0.0);
         }
         stand.inflow = inflows.iter().map(|inflow| inflow.rate).sum();
     }
@@ -385,7 +387,7 @@ impl Region {
     ) {
         for inflow in inflows.iter() {
             let later = after.held_by(stand, inflow);
-            self.held[inflow.program] = later.clamp(0.0, inflow.limit.max(inflow.held));
+            self.held[inflow.program] = later.clamp(0.0, inflow.limit.at_least(inflow.held));
         }
         match replacement {
             Replacement::Lru => {
@@ -417,7 +419,7 @@ impl Region {
         let stand = self.stand(sets, replacement, *at_most, inflows);
         let (lines, free) = match stand.crowded {
             true => (stand.total, 0.0),
-            false => (self.lines, (self.lines - stand.total).max(0.0)),
+            false => (self.lines, (self.lines - stand.total).at_least(0.0)),
         };
         let taken = stand.taken * stand.inflow;
         Flow { inflow: stand.inflow, taken, lines, free, young: stand.young }
@@ -479,8 +481,8 @@ impl Drift {
     pub(super) fn add(&mut self, other: &Self) {
         self.gain += other.gain;
         self.full += other.full;
-        self.own = self.own.max(other.own);
-        self.turnover = self.turnover.min(other.turnover);
-        self.filling = self.filling.min(other.filling);
+        self.own = self.own.at_least(other.own);
+        self.turnover = self.turnover.at_most(other.turnover);
+        self.filling = self.filling.at_most(other.filling);
     }
 }

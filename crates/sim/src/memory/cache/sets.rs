@@ -5,6 +5,7 @@
 //! sends that line to each slice alike. So the lines for a set are Binomial(trials, 1 / slices)
 //! with `trials` = pages per colour. It is the same where lines belong to several programs.
 
+use super::super::limits::Limited;
 use libm::{exp, log};
 use maracas_core::memory::Replacement;
 
@@ -99,7 +100,7 @@ const LOWEST: u64 = (1023 - 40) << PLACE_DIGITS;
 impl Places {
     #[inline]
     fn of(number: f64) -> usize {
-        (HIGHEST - (number.max(0.0).to_bits() >> PLACE_CUT).clamp(LOWEST, HIGHEST)) as usize
+        (HIGHEST - (number.at_least(0.0).to_bits() >> PLACE_CUT).clamp(LOWEST, HIGHEST)) as usize
     }
     /// The index of numbers that fall.
     fn new(numbers: &[f64]) -> Self {

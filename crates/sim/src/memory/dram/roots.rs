@@ -1,15 +1,7 @@
 //! The law's roots and exponential from exactly rounded operations alone: the standard library's
 //! `cbrt`, `powf` and `exp` may differ in the last bit between machines.
 
-/// The larger of two numbers: `f64::max` asks of both whether they are numbers at all.
-pub(super) fn larger(a: f64, b: f64) -> f64 {
-    if a > b { a } else { b }
-}
-
-/// The smaller of two numbers.
-pub(super) fn smaller(a: f64, b: f64) -> f64 {
-    if a < b { a } else { b }
-}
+use crate::memory::limits::Limited;
 
 /// (a^3 + b^3)^(1/3) of two positive numbers.
 pub(super) fn root_of_cubes(a: f64, b: f64) -> f64 {
@@ -73,6 +65,6 @@ pub(super) fn one_minus_exp(x: f64) -> f64 {
 
 /// The larger one, and the smaller as a share of it.
 fn in_order(a: f64, b: f64) -> (f64, f64) {
-    let most = larger(a, b);
-    (most, smaller(a, b) / most)
+    let most = a.at_least(b);
+    (most, a.at_most(b) / most)
 }

@@ -3,6 +3,7 @@
 
 use super::super::sets::Sets;
 use super::{HALF_A_LINE, Inflow};
+use crate::memory::limits::Limited;
 use libm::exp;
 
 /// Layers that a stack may have before some of one program become one: enough that each holds a
@@ -184,7 +185,7 @@ impl Stack {
             let lines = (kept - kept_above).clamp(0.0, layer.lines);
             kept_above = kept;
             let held = &mut held[layer.program];
-            *held = (*held - (layer.lines - lines)).max(0.0);
+            *held = (*held - (layer.lines - lines)).at_least(0.0);
             layer.lines = lines;
             self.untidy |= lines <= 0.0;
         }
@@ -202,7 +203,7 @@ impl Stack {
             }
         }
         for layer in top {
-            layer.lines = (held[layer.program] - layer.lines).max(0.0);
+            layer.lines = (held[layer.program] - layer.lines).at_least(0.0);
         }
     }
 }
