@@ -89,7 +89,15 @@ impl<C: Contention> Machine<'_, C> {
     pub(super) fn memory_due(&self, core: usize) -> Instant {
         let meter = &self.meters[core];
         let allowance = self.plan.run_queue(CoreId(core as u16)).allowance;
-        let own = &self.cores[core];
+        if allowance == MemoryLimit::NEVER && meter.until == MemoryLimit::NEVER {
+            return Instant::NEVER;
+        }
+        self.limit_due(core, allowance)
+    }
+
+    /// The same where one of them is held against something.
+    fn limit_due(&self, core: usize, allowance: MemoryLimit) -> Instant {
+        let (meter, own) = (&self.meters[core], &self.cores[core]);
         let mut left = allowance.left(meter.reading);
         if meter.until != MemoryLimit::NEVER {
             let own = meter.until.left(self.demands.memory(VcpuId(own.running)));
@@ -146,31 +154,37 @@ impl<C: Contention> Machine<'_, C> {
 
     /// Asks the contention model anew where other programs run than before, or it wants to be.
     pub(super) fn resolve_contention(&mut self) {
-        self.set_changed = false;
+        let changed = std::mem::take(&mut self.set_changed);
         let due = self.contention.next_change() <= self.now;
+        let all = C::COUPLED || due;
         let (mut same, mut stale) = (!due, CoreSet::EMPTY);
         for core in 0..self.cores.len() {
-            if C::COUPLED || due {
+            if all {
                 self.settle(core);
             }
-            let running = self.cores[core].running;
-            let resident = (running != NONE).then(|| Resident {
-                vcpu: VcpuId(running),
-                program: self.demands.current(running),
-            });
-            let stays = self.residents[core] == resident;
-            if C::COUPLED || due || !stays {
+            // Mostly it is only the model that wants to be asked: then all run what they ran.
+            debug_assert!(changed || self.keeps_resident(core), "core{core} runs another program");
+            if changed && !self.keeps_resident(core) {
+                same = false;
                 stale.insert(CoreId(core as u16));
             }
-            same &= stays;
-            self.residents[core] = resident;
         }
         if !same {
             self.contention.resolve(self.now, &self.residents);
         }
-        for core in stale.iter() {
-            self.retime(core.0 as usize);
+        for core in 0..self.cores.len() {
+            if all || stale.contains(CoreId(core as u16)) {
+                self.retime(core);
+            }
         }
+    }
+
+    /// Whether the same program runs on a core as when speeds were resolved last; notes which does.
+    fn keeps_resident(&mut self, core: usize) -> bool {
+        let running = self.cores[core].running;
+        let resident = (running != NONE)
+            .then(|| Resident { vcpu: VcpuId(running), program: self.demands.current(running) });
+        std::mem::replace(&mut self.residents[core], resident) == resident
     }
 
     /// Brings every counter up to now.
