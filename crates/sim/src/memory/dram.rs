@@ -388,9 +388,9 @@ impl Law {
             line += self.drain(one.drains, own, &mine.solved);
         }
         let (mut bus, mut transfers, mut bank) = (mine.bus, one.lines, one.in_bank);
-        for (j, (other, theirs)) in others.iter().zip(loads).enumerate() {
+        for (other, theirs) in others.iter().zip(loads) {
             let (mut met, mut begun) = (theirs.solved.occupancy, theirs.begun);
-            if i == j {
+            if std::ptr::eq(theirs, mine) {
                 met -= waiting;
                 begun = met.at_most(1.0).at_most(theirs.rows);
             }

@@ -234,8 +234,9 @@ impl Sets {
         if above == 0 || above > self.last {
             return above.min(self.last) as f64;
         }
-        let step = &self.steps[above - 1];
-        (above - 1) as f64 + (kept - step.kept) / step.kept_more
+        let below = above - 1;
+        let step = &self.steps[below];
+        f64::from(below as u32) + (kept - step.kept) / step.kept_more
     }
     /// How many numbers of trials there are after which a set keeps less.
     #[inline]
@@ -320,7 +321,8 @@ impl Sets {
         // Between two numbers of trials `kept` is linear: kept = resident * lines is met at
         let step = &self.steps[low];
         let at = step.kept_at_none / (resident * self.chance - step.kept_more);
-        let (low, high) = (low as f64, high as f64);
+        let low = f64::from(low as u32);
+        let high = low + 1.0;
         if at > f64::from(self.ways) && at >= low && at < high {
             // Nearly always: [`Self::same_order`] within this step.
             return (step.missed + step.missed_more * (at - low)) / at;
