@@ -238,7 +238,8 @@ impl Region {
             Replacement::Random => self.occupied(),
             Replacement::Lru => fresh,
         };
-        let trials = sets.trials(total / self.sets);
+        // A crowd is all that matters to itself, wherever on the curve it is.
+        let trials = if crowded { 0.0 } else { sets.trials(total / self.sets) };
         let worn = if crowded { 0.0 } else { sets.worn(trials) };
         let mut stand = Stand { total, trials, worn, taken: 0.0, inflow: 0.0, crowded, young };
         stand.taken = stand.taken(sets);
@@ -395,7 +396,7 @@ impl Region {
                 if stand.crowded {
                     self.stack.wear(after.stays, &self.held);
                 } else {
-                    let from = (stand.total, stand.trials);
+                    let from = (stand.total, after.total);
                     self.stack.sink(sets, self.sets, from, more, &mut self.held);
                 }
             }

@@ -166,8 +166,9 @@ impl Stack {
         }
     }
 
-    /// All below the top sinks by so many trials in so many sets, `from` so many lines above it,
-    /// at so many trials, and is lost from `held`. On top is what those that run then hold besides.
+    /// All below the top sinks by so many trials in so many sets, `from` so many lines above it
+    /// before, of which so many are kept, and is lost from `held`. On top is what those that run
+    /// then hold besides.
     pub(super) fn sink(
         &mut self,
         sets: &Sets,
@@ -177,8 +178,7 @@ impl Stack {
         held: &mut [f64],
     ) {
         self.top_up(held);
-        let (mut above, trials) = from;
-        let mut kept_above = sets.kept(trials + more) * count;
+        let (mut above, mut kept_above) = from;
         for layer in &mut self.layers[self.top..] {
             above += layer.lines;
             let kept = sets.kept(sets.trials(above / count) + more) * count;
