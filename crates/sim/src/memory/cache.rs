@@ -24,7 +24,7 @@
 mod region;
 mod sets;
 
-use super::limits::Limited;
+use super::clamp::Clamp;
 use libm::log;
 use maracas_core::memory::{
     Cache, CachePart, LINE_BYTES, MemoryUse, Partition, Replacement, Reuse,
@@ -269,7 +269,7 @@ impl CacheModel {
             // With colours what it holds where it brings lines is what it holds at all.
             let held = match self.partition {
                 Partition::Colors => held,
-                Partition::Ways => self.resident(*program, self.cores[*core].0, 0),
+                Partition::Ways => self.resident(*program, self.cores[*core].0, self.all()),
             };
             next = self.time_to_move(*program, held, *misses, &drift).at_most(next);
         }
@@ -426,7 +426,8 @@ impl CacheModel {
         }
     }
 
-    /// Where the running programs bring their lines. Returns the parts where others do than before.
+    /// Where the running programs bring their lines. Returns the parts where those that do are not
+    /// the same as before.
     fn locate(&mut self, running: &[(usize, usize, f64)]) -> u64 {
         let mut stale = 0;
         if self.room.running.len() != running.len() {

@@ -90,7 +90,7 @@ mod tests;
 
 pub use constants::DDR3_1333;
 
-use super::limits::Limited;
+use super::clamp::Clamp;
 use maracas_core::memory::{Dram, LINE_BYTES, Pattern};
 use roots::{one_minus_exp, root_of_5_5, root_of_cubes};
 

@@ -10,12 +10,12 @@
 
 pub mod bound;
 pub mod cache;
+mod clamp;
 mod classes;
 mod controller;
 mod count;
 mod devices;
 pub mod dram;
-mod limits;
 mod none;
 mod phases;
 mod program;

@@ -1,8 +1,8 @@
 //! A program's use of memory: in which phase it is, how fast it goes, what was counted.
 
 use super::Progress;
+use super::clamp::Clamp;
 use super::count::{Count, WHOLE, fixed};
-use super::limits::Limited;
 use super::phases::Phases;
 use maracas_core::Duration;
 use maracas_core::contract::{Metered, Usage};

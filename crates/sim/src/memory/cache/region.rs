@@ -21,7 +21,7 @@
 
 mod stack;
 
-use super::super::limits::Limited;
+use super::super::clamp::Clamp;
 use super::sets::Sets;
 use libm::{exp, expm1};
 use maracas_core::memory::Replacement;
@@ -118,6 +118,7 @@ pub(super) struct Region {
 struct Stand {
     /// Lines of those that share evictions.
     total: f64,
+    /// After how many trials sets keep so many; 0 in a crowd, which never asks.
     trials: f64,
     /// How often lines have been overwritten there.
     worn: f64,

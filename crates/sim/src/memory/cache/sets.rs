@@ -5,7 +5,7 @@
 //! sends that line to each slice alike. So the lines for a set are Binomial(trials, 1 / slices)
 //! with `trials` = pages per colour. It is the same where lines belong to several programs.
 
-use super::super::limits::Limited;
+use super::super::clamp::Clamp;
 use libm::{exp, log};
 use maracas_core::memory::Replacement;
 

@@ -1,7 +1,7 @@
 //! The law's roots and exponential from exactly rounded operations alone: the standard library's
 //! `cbrt`, `powf` and `exp` may differ in the last bit between machines.
 
-use crate::memory::limits::Limited;
+use crate::memory::clamp::Clamp;
 
 /// (a^3 + b^3)^(1/3) of two positive numbers.
 pub(super) fn root_of_cubes(a: f64, b: f64) -> f64 {

@@ -3,7 +3,7 @@
 
 use super::super::sets::Sets;
 use super::{HALF_A_LINE, Inflow};
-use crate::memory::limits::Limited;
+use crate::memory::clamp::Clamp;
 use libm::exp;
 
 /// Layers that a stack may have before some of one program become one: enough that each holds a

@@ -1,15 +1,15 @@
-//! Limits of numbers in one instruction.
+//! Numbers kept within bounds, each bound in one instruction.
 
-/// Numbers that are kept within limits. `f64::max` and `f64::min` also ask whether the limit is a
+/// Numbers that are kept within bounds. `f64::max` and `f64::min` also ask whether the bound is a
 /// number at all, which takes seven instructions; here it always is one.
-pub(super) trait Limited {
-    /// The number, or `least` where it is below that or none.
+pub(super) trait Clamp {
+    /// The number, or `least` where it is below that, or no number.
     fn at_least(self, least: Self) -> Self;
-    /// The number, or `most` where it is above that or none.
+    /// The number, or `most` where it is above that, or no number.
     fn at_most(self, most: Self) -> Self;
 }
 
-impl Limited for f64 {
+impl Clamp for f64 {
     #[inline]
     fn at_least(self, least: Self) -> Self {
         if self > least { self } else { least }
