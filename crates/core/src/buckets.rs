@@ -28,6 +28,7 @@ impl<const BITS: u32> Buckets<BITS> {
         &self.counts
     }
     /// Takes in one value.
+    #[inline]
     pub fn add(&mut self, value: u64) {
         let place = Self::place(value);
         if self.counts.len() <= place {

@@ -427,6 +427,7 @@ impl RunQueue {
             || !self.background.is_empty() && self.background.iter().any(ends)
     }
     /// Whether anything here is held against a memory meter.
+    #[inline]
     pub fn limits_memory(&self) -> bool {
         self.allowance != MemoryLimit::NEVER || self.has_memory_limits()
     }

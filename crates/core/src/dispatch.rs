@@ -91,10 +91,20 @@ pub fn entitled<'a>(
     memory_meter: u64,
     readings: &'a impl Readings,
 ) -> impl Iterator<Item = Running> + 'a {
-    let may_run = move |(grant, mode): &(&Grant, Mode)| {
-        counts(grant, now, readings) && is_unspent(grant, *mode, readings)
-    };
+    let may_run = move |(grant, mode): &(&Grant, Mode)| may_run(grant, *mode, now, readings);
     entries(run_queue, memory_meter).filter(may_run).map(running)
+}
+
+/// Whether an entry of `mode` that counts on its core ([`is_open`]) is [`entitled`] at `now`.
+#[inline]
+pub fn may_run(grant: &Grant, mode: Mode, now: Instant, readings: &impl Readings) -> bool {
+    counts(grant, now, readings) && is_unspent(grant, mode, readings)
+}
+
+/// Whether entries of `mode` count now.
+#[inline]
+pub const fn is_open(run_queue: &RunQueue, memory_meter: u64, mode: Mode) -> bool {
+    !is_closed(run_queue, memory_meter, mode)
 }
 
 /// The entries that would be [`entitled`] at `now` and have something to run, were it not for
@@ -133,7 +143,7 @@ const fn is_closed(run_queue: &RunQueue, memory_meter: u64, mode: Mode) -> bool 
 /// closed.
 #[inline]
 fn entries(run_queue: &RunQueue, memory_meter: u64) -> impl Iterator<Item = (&Grant, Mode)> {
-    let is_open = |mode| !is_closed(run_queue, memory_meter, mode);
+    let is_open = |mode| is_open(run_queue, memory_meter, mode);
     by_mode(
         if is_open(Mode::Foreground) { &run_queue.foreground } else { &[] },
         is_open(Mode::Background).then_some(&run_queue.background),

@@ -10,6 +10,10 @@ use core::slice;
 /// length: at 1,000 entries both are some tens of nanoseconds.
 const PART: usize = 64;
 
+/// So few entries are searched and moved one by one: what does that for many takes more
+/// instructions to begin than they do in all (docs/results.md, "What a decision asks for").
+const NEAR: usize = 4;
+
 /// A list in parts: to put an entry in or take one out moves those of one part only, where a `Vec`
 /// moves all behind it.
 pub struct List<T> {
@@ -63,7 +67,9 @@ impl<T> List<T> {
     /// The same among the first `count` entries, where it is false of all others.
     pub fn partition_point_of(&self, count: usize, is_before: impl FnMut(&T) -> bool) -> usize {
         match self.parts.first() {
-            Some(entries) if count <= entries.len() => entries[..count].partition_point(is_before),
+            Some(entries) if count <= entries.len() => {
+                partition_point(&entries[..count], is_before)
+            }
             _ => self.partition_point(is_before).min(count),
         }
     }
@@ -134,9 +140,9 @@ impl<T> List<T> {
             let entry = self.remove_from(part, first);
             self.insert(to, entry);
         } else if from < to {
-            self.parts[part][first..=last].rotate_left(1);
+            rotate_left(&mut self.parts[part][first..=last]);
         } else {
-            self.parts[part][last..=first].rotate_right(1);
+            rotate_right(&mut self.parts[part][last..=first]);
         }
     }
     /// Takes out the entry of which `is_it` is true, if it is there: `is_behind` says of which
@@ -190,13 +196,47 @@ impl<T> List<T> {
     }
 }
 
+/// As [`slice::partition_point`]; so few are looked at one by one.
+#[inline]
+fn partition_point<T>(entries: &[T], mut is_before: impl FnMut(&T) -> bool) -> usize {
+    if entries.len() <= NEAR {
+        entries.iter().position(|entry| !is_before(entry)).unwrap_or(entries.len())
+    } else {
+        entries.partition_point(is_before)
+    }
+}
+
+/// The first entry goes behind the others.
+#[inline]
+fn rotate_left<T>(entries: &mut [T]) {
+    if entries.len() <= NEAR {
+        (1..entries.len()).for_each(|place| entries.swap(place - 1, place));
+    } else {
+        entries.rotate_left(1);
+    }
+}
+
+/// The last entry goes before the others.
+#[inline]
+fn rotate_right<T>(entries: &mut [T]) {
+    if entries.len() <= NEAR {
+        (1..entries.len()).rev().for_each(|place| entries.swap(place - 1, place));
+    } else {
+        entries.rotate_right(1);
+    }
+}
+
 impl<T: Clone> Clone for List<T> {
     fn clone(&self) -> Self {
         Self { parts: self.parts.clone(), ..*self }
     }
     /// In the memory that is there.
     fn clone_from(&mut self, other: &Self) {
-        self.parts.clone_from(&other.parts);
+        match (&mut self.parts[..], &other.parts[..]) {
+            // Without a look for parts that come or go: most lists are short.
+            ([entries], [others]) => entries.clone_from(others),
+            _ => self.parts.clone_from(&other.parts),
+        }
         (self.length, self.is_even) = (other.length, other.is_even);
     }
 }

@@ -129,7 +129,9 @@ impl Soonest {
     #[inline]
     pub fn each_due(&self, now: Instant, mut act: impl FnMut(usize)) {
         if self.nodes.is_empty() {
-            (0..self.row.len()).filter(|place| self.row[*place] <= now).for_each(act);
+            if self.earliest <= now {
+                (0..self.row.len()).filter(|place| self.row[*place] <= now).for_each(act);
+            }
         } else {
             self.each_due_below(0, now, &mut act);
         }

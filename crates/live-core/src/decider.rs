@@ -197,22 +197,23 @@ impl<H: Host> Decider<H> {
         self.expire_holds(now);
         self.listen();
         self.requests_and_releases(now);
-        let mut called = if self.fed || !asleep {
-            self.decide(own, woke)
+        let mut called = CoreSet::EMPTY;
+        if self.fed || !asleep {
+            self.decide(own, woke, &mut called);
         } else {
-            let stirred = self.stirred();
-            let called = match stirred.is_empty() {
-                true => stirred,
-                false => self.enact(stirred, own, woke, now),
-            };
+            let mut stirred = self.stirred();
+            if !stirred.is_empty() {
+                self.enact(&mut stirred, own, woke, now, &mut called);
+            }
             self.announce();
-            called
-        };
+        }
         for _ in 0..ANSWERS {
             if !self.run_service_request(own, &mut called) {
                 break;
             }
-            called = called.union(self.decide(own, None));
+            let mut more = CoreSet::EMPTY;
+            self.decide(own, None, &mut more);
+            called.insert_all(&more);
         }
         // The new plan's allowance was spent already: nothing else would report it.
         if self.cores.iter().any(|core| self.host.core(*core).is_spent()) {
@@ -222,9 +223,9 @@ impl<H: Host> Decider<H> {
         called
     }
 
-    /// Asks the policy and has the cores do what it says. The agents of the cores that it tells
-    /// are to look next. `woke` as in [`Decider::round`].
-    fn decide(&mut self, own: CoreId, woke: Option<Instant>) -> CoreSet {
+    /// Asks the policy and has the cores do what it says. The agents of the cores that are `called`
+    /// by that, where none was before, are to look next. `woke` as in [`Decider::round`].
+    fn decide(&mut self, own: CoreId, woke: Option<Instant>, called: &mut CoreSet) {
         // What was fed may carry later instants than the round's beginning.
         let mut now = self.host.now();
         let metered = std::mem::take(&mut self.metered);
@@ -234,14 +235,13 @@ impl<H: Host> Decider<H> {
             self.listen();
             now = self.host.now();
         }
-        let stirred = self.stirred();
+        let mut stirred = self.stirred();
         decide(self.policy.get(), now, &mut self.plan);
-        let called = self.enact(stirred, own, woke, now);
+        self.enact(&mut stirred, own, woke, now, called);
         self.announce();
         // Written down when it is carried out, so that no dispatch waits for it.
         self.host.planned(now, &self.plan);
         self.answer();
-        called
     }
 
     /// Reads the records of all cores and reports to the policy.

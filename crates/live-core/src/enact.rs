@@ -45,7 +45,7 @@ use maracas_core::{CoreId, Duration, Event, Instant, Rate, VcpuId, dispatch as l
 pub use means::Means;
 use memory::Memory;
 use ranks::Ranks;
-use readings::Readings;
+use readings::Reading;
 use relief::Relief;
 use segments::{Change, Tracker};
 use std::io;
@@ -101,9 +101,6 @@ pub struct Core<E: Executor> {
     /// How often the guardian did, as far as is known.
     reliefs: u32,
     ranks: Ranks,
-    /// The VCPUs that may run by the law, in its order, and in which mode; kept so that no
-    /// enforcement allocates memory.
-    entitled: Vec<(VcpuId, Mode)>,
     means: Means,
     /// At the clocks, where there are no events.
     looks: Looks,
@@ -147,7 +144,6 @@ impl<E: Executor> Core<E> {
             is_relieved: false,
             reliefs: 0,
             ranks: Ranks::default(),
-            entitled: Vec::with_capacity(64),
             tracker: Tracker::new(),
             dispatches: Dispatches::default(),
             memory: Memory::default(),
@@ -220,7 +216,7 @@ impl<E: Executor> Core<E> {
     /// Gives a VCPU handle away, at rest: demoted, and frozen as it was. All that it took here is
     /// reported, where it goes to another core ([`End::Moved`]).
     pub fn detach(&mut self, vcpu: VcpuId, end: End) -> Option<VcpuHandle<E::Handle>> {
-        let index = self.vcpu_handles.iter().position(|handle| handle.id == vcpu)?;
+        let index = self.index(vcpu)?;
         self.count_memory();
         self.change(index, Level::Watched, end);
         self.note_leaving(index);
@@ -312,11 +308,11 @@ impl<E: Executor> Core<E> {
             if vcpu_handle.level == Level::Frozen {
                 continue;
             }
-            let (id, mode, before) =
-                (vcpu_handle.id, vcpu_handle.mode(), vcpu_handle.meter(vcpu_handle.mode()));
+            let (id, mode) = (vcpu_handle.id, vcpu_handle.mode());
+            let before = vcpu_handle.threads.is_empty().then(|| vcpu_handle.meter(mode));
             let result = vcpu_handle.settle();
             // It ran though no thread of it is known: `exec` changes a thread's number.
-            let is_unknown = vcpu_handle.threads.is_empty() && vcpu_handle.meter(mode) > before;
+            let is_unknown = before.is_some_and(|before| vcpu_handle.meter(mode) > before);
             self.report(result, Refused::Stop(id));
             if is_unknown {
                 self.rescan(index);
@@ -344,11 +340,6 @@ impl<E: Executor> Core<E> {
         if self.is_closed() {
             return;
         }
-        let readings = Readings(&self.vcpu_handles);
-        let all = law::entitled(&self.run_queue, Instant::ZERO, self.memory.reads(), &readings);
-        self.entitled.clear();
-        // Not by `extend`, which asks for each VCPU anew in which list it stands.
-        all.for_each(|running| self.entitled.push((running.vcpu, running.mode)));
         self.want();
         self.spare_freezing();
         self.ranks.assign(&mut self.vcpu_handles);
@@ -360,23 +351,34 @@ impl<E: Executor> Core<E> {
     /// only its first runnable one may run; and in the foreground too, where there are no
     /// priorities.
     fn want(&mut self) {
-        let (id, fifo, most) = (self.id, self.means.fifo, self.ranks.crowd.most());
-        self.ranks.order.clear();
-        for (vcpu, mode) in &self.entitled {
-            let Some(index) = self.index(*vcpu) else { continue };
-            let vcpu_handle = &mut self.vcpu_handles[index];
+        let Self { id, run_queue, vcpu_handles, ranks, means, memory, .. } = self;
+        let most = ranks.crowd.most();
+        ranks.order.clear();
+        // Whether one behind it is readied too.
+        let mut ready = |grant: &Grant, mode: Mode| {
+            let Some(index) = position(vcpu_handles, grant.vcpu) else { return true };
+            let vcpu_handle = &mut vcpu_handles[index];
+            if !law::may_run(grant, mode, Instant::ZERO, &Reading(vcpu_handle)) {
+                return true;
+            }
             match mode {
-                Mode::Foreground if !vcpu_handle.may_be_raised(id, most) => continue,
+                Mode::Foreground if !vcpu_handle.may_be_raised(*id, most) => return true,
                 Mode::Foreground => {
                     vcpu_handle.want = Level::Foreground(0);
-                    self.ranks.order.push((index, vcpu_handle.last_priority));
+                    ranks.order.push((index, vcpu_handle.last_priority));
                 }
-                Mode::Background if matches!(vcpu_handle.want, Level::Foreground(_)) => continue,
+                Mode::Background if matches!(vcpu_handle.want, Level::Foreground(_)) => {
+                    return true;
+                }
                 Mode::Background => vcpu_handle.want = Level::Background,
             }
-            if vcpu_handle.is_runnable() && (*mode == Mode::Background || !fifo) {
-                return;
-            }
+            !vcpu_handle.is_runnable() || mode == Mode::Foreground && means.fifo
+        };
+        let is_open = |mode| law::is_open(run_queue, memory.reads(), mode);
+        let goes_on = !is_open(Mode::Foreground)
+            || run_queue.foreground.iter().all(|grant| ready(grant, Mode::Foreground));
+        if goes_on && is_open(Mode::Background) {
+            _ = run_queue.background.iter().all(|grant| ready(grant, Mode::Background));
         }
     }
 
@@ -393,12 +395,16 @@ impl<E: Executor> Core<E> {
         {
             return;
         }
-        for grant in &self.run_queue.background {
-            let Some(index) = self.index(grant.vcpu) else { continue };
-            let vcpu_handle = &mut self.vcpu_handles[index];
-            let unspent = vcpu_handle.meter(Mode::Background) < grant.until.0
-                && vcpu_handle.has_memory(grant);
-            if unspent && vcpu_handle.want == Level::Frozen && vcpu_handle.level != Level::Frozen {
+        for vcpu_handle in &mut self.vcpu_handles {
+            if vcpu_handle.want != Level::Frozen || vcpu_handle.level == Level::Frozen {
+                continue;
+            }
+            let meter = vcpu_handle.meter(Mode::Background);
+            let is_unspent = |grant: &Grant| {
+                let is_own = grant.vcpu == vcpu_handle.id;
+                is_own && meter < grant.until.0 && vcpu_handle.has_memory(grant)
+            };
+            if self.run_queue.background.iter().any(is_unspent) {
                 vcpu_handle.want = Level::Watched;
             }
         }
@@ -418,11 +424,11 @@ impl<E: Executor> Core<E> {
                 (Level::Background | Level::Watched | Level::Frozen, _) => false,
             };
             if lowered {
-                let (id, want, end) = (vcpu_handle.id, vcpu_handle.want, self.reason(index));
+                let (id, want, (end, limit)) =
+                    (vcpu_handle.id, vcpu_handle.want, self.reason(index));
                 if want == Level::Frozen {
                     self.throttling.stopped(id);
                 }
-                let limit = self.limit(index).filter(|_| end == End::LimitReached);
                 self.change(index, want, end);
                 self.note_end(index, limit);
             }
@@ -548,19 +554,24 @@ impl<E: Executor> Core<E> {
         self.report(result, if frozen { Refused::Stop(id) } else { Refused::Start(id) });
     }
 
-    /// Why a VCPU handle stops: its limit, or something else.
-    fn reason(&self, index: usize) -> End {
+    /// Why a VCPU handle stops: the limit of its foreground time, which is said too, or something
+    /// else.
+    fn reason(&self, index: usize) -> (End, Option<Duration>) {
         let vcpu_handle = &self.vcpu_handles[index];
         let is_own = |grant: &&Grant| grant.vcpu == vcpu_handle.id;
-        let grant = match vcpu_handle.mode() {
+        let mode = vcpu_handle.mode();
+        let grant = match mode {
             Mode::Foreground => self.run_queue.foreground.iter().find(is_own),
             Mode::Background => self.run_queue.background.iter().find(is_own),
         };
-        let spent = |grant: &Grant| vcpu_handle.meter(vcpu_handle.mode()) >= grant.until.0;
+        let spent = |grant: &Grant| vcpu_handle.meter(mode) >= grant.until.0;
         match grant {
-            Some(grant) if spent(grant) => End::LimitReached,
-            Some(grant) if !vcpu_handle.has_memory(grant) => End::MemorySpent,
-            Some(_) | None => End::Preempted,
+            Some(grant) if spent(grant) => {
+                let limit = (mode == Mode::Foreground).then_some(grant.until.0);
+                (End::LimitReached, limit)
+            }
+            Some(grant) if !vcpu_handle.has_memory(grant) => (End::MemorySpent, None),
+            Some(_) | None => (End::Preempted, None),
         }
     }
 
@@ -585,7 +596,7 @@ impl<E: Executor> Core<E> {
 
     /// Where the VCPU handle of `vcpu` stands in `vcpu_handles`.
     pub fn index(&self, vcpu: VcpuId) -> Option<usize> {
-        self.vcpu_handles.iter().position(|handle| handle.id == vcpu)
+        position(&self.vcpu_handles, vcpu)
     }
 
     /// What could not be enacted becomes an event of its own.
@@ -596,4 +607,9 @@ impl<E: Executor> Core<E> {
             self.outbox.push((at, Event::Failed { core: self.id, what }));
         }
     }
+}
+
+/// Where the VCPU handle of `vcpu` stands among these.
+fn position<H>(vcpu_handles: &[VcpuHandle<H>], vcpu: VcpuId) -> Option<usize> {
+    vcpu_handles.iter().position(|handle| handle.id == vcpu)
 }

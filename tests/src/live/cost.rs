@@ -1,14 +1,15 @@
 //! What the live machine costs: what it asks the host for, counted; and the code of the machine
 //! kept apart from that of the host, so that callgrind can count its instructions
-//! (`tests/tests/live_cost.rs`).
+//! (`tests/tests/live_cost.rs`) and a clock can take its time (`tests/benches/live_decision.rs`).
 
 use super::LiveCase;
 use super::rig::{Played, Rig};
 use super::world::Program;
 use maracas_core::contract::Entry;
 use maracas_core::{Duration, Rate, System, Vcpu};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 /// What a machine asks the host for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,11 +39,71 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
     /// What it asked for, by kind.
     static CALLS: [Cell<u64>; LiveCall::ALL.len()] = const { [const { Cell::new(0) }; 6] };
+    /// The machine's time, where that is taken.
+    static TIME: Cell<Option<Time>> = const { Cell::new(None) };
+    /// What is walked through before an agent wakes.
+    static WALKED: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
+
+/// How long the machine was at work.
+#[derive(Clone, Copy)]
+struct Time {
+    /// Since when it is, if it is.
+    since: Instant,
+    ns: u64,
+    /// How often it began, or went on after the host.
+    spans: u64,
+}
+
+impl Time {
+    fn new() -> Self {
+        Self { since: Instant::now(), ns: 0, spans: 0 }
+    }
+    /// The machine begins, or goes on.
+    fn begin() {
+        if let Some(time) = TIME.get() {
+            TIME.set(Some(Self { since: Instant::now(), ..time }));
+        }
+    }
+    /// It ends, or the host is at work.
+    fn end() {
+        if let Some(mut time) = TIME.get() {
+            time.ns += time.since.elapsed().as_nanos() as u64;
+            time.spans += 1;
+            TIME.set(Some(time));
+        }
+    }
+    /// What taking it costs for each time that the machine begins, in nanoseconds: the least mean
+    /// of some, as others were interrupted.
+    fn cost() -> f64 {
+        let mean = |_| {
+            TIME.set(Some(Self::new()));
+            (0..10_000).for_each(|_| {
+                Self::begin();
+                Self::end();
+            });
+            TIME.take().map_or(0.0, |time| time.ns as f64 / time.spans as f64)
+        };
+        (0..10).map(mean).fold(f64::INFINITY, f64::min)
+    }
+}
+
+/// An agent wakes: programs of others had its core meanwhile.
+pub(super) fn wakes() {
+    WALKED.with_borrow_mut(|walked| walked.iter_mut().step_by(8).for_each(|word| *word += 1));
+}
+
+/// The machine, whose time counts.
+pub(super) fn machine<T>(work: impl FnOnce() -> T) -> T {
+    Time::begin();
+    let done = at_work(work);
+    Time::end();
+    done
 }
 
 /// The machine at work; callgrind is told this name.
 #[inline(never)]
-pub(super) fn machine<T>(work: impl FnOnce() -> T) -> T {
+fn at_work<T>(work: impl FnOnce() -> T) -> T {
     INSIDE.set(true);
     let done = work();
     INSIDE.set(false);
@@ -57,7 +118,15 @@ fn host<T>(work: impl FnOnce() -> T) -> T {
 
 /// What the host does beside the machine, and no call.
 pub(super) fn beside<T>(work: impl FnOnce() -> T) -> T {
-    if INSIDE.get() { host(work) } else { work() }
+    if !INSIDE.get() {
+        return work();
+    }
+    host(|| {
+        Time::end();
+        let done = work();
+        Time::begin();
+        done
+    })
 }
 
 /// Does what the machine asks for, and counts it unless the machine begins or ends.
@@ -114,5 +183,25 @@ impl LiveCase {
         take_calls();
         let played = Rig::new(self, policy, None).play()?;
         Ok(Some((played, take_calls())))
+    }
+
+    /// Plays it, as [`LiveCase::cost`], and says how long policy and machine took a decision on
+    /// this host, in nanoseconds, without what they asked the simulated one for; where they are
+    /// fast, what taking the time costs is a part that is known to a tenth or so. Before an agent
+    /// wakes so many bytes are walked through, so that the near caches hold nothing of the machine.
+    ///
+    /// # Errors
+    /// What was wrong.
+    pub fn time(&self, walked_bytes: usize) -> Result<Option<f64>, String> {
+        let Some(policy) = self.policy() else { return Ok(None) };
+        let cost = Time::cost();
+        WALKED.set(vec![0; walked_bytes / size_of::<u64>()]);
+        let rig = Rig::new(self, policy, None);
+        TIME.set(Some(Time::new()));
+        let played = rig.play();
+        let time = TIME.take();
+        WALKED.take();
+        let decisions = played?.decisions as f64;
+        Ok(time.map(|time| (time.ns as f64 - cost * time.spans as f64) / decisions))
     }
 }

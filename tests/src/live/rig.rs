@@ -4,7 +4,7 @@ use super::LiveCase;
 use super::around::{Around, Decider};
 use super::audit::Audit;
 use super::clients::{Ask, Clients, Due};
-use super::cost::machine;
+use super::cost::{machine, wakes};
 use super::host::{Meters, Shared, SimCore};
 use super::world::World;
 use crate::Dice;
@@ -310,6 +310,7 @@ impl Rig {
         let late = now.ticks().saturating_sub(agent.due);
         let core = &mut self.decider.host.cores[place];
         self.audit.wakes(core, &mut self.shared.world.borrow_mut(), late)?;
+        wakes();
         let news = machine(|| core.enforce(now, &births, crossed, Some(agent.relief)));
         self.audit.enforced(core, &self.shared)?;
         self.unseen |= mail;

@@ -4,15 +4,17 @@ use super::*;
 
 impl<H: Host> Decider<H> {
     /// Makes the cores do what the plan says: all moves and stops, then all starts; on the cores of
-    /// `touched` whatever the plan says. Returns the cores whose own agents must move what runs
-    /// there. The agent of `own` acts, which woke and enforced at `woke`, where that is known.
+    /// `touched` whatever the plan says. The cores whose own agents must move what runs there are
+    /// put into `called`, where none was before. The agent of `own` acts, which woke and enforced
+    /// at `woke`, where that is known.
     pub(super) fn enact(
         &mut self,
-        mut touched: CoreSet,
+        touched: &mut CoreSet,
         own: CoreId,
         woke: Option<Instant>,
         decided: Instant,
-    ) -> CoreSet {
+        called: &mut CoreSet,
+    ) {
         // The older one counts: what was put off has waited since then.
         let cause = self.late_cause.take().or(self.cause);
         for core in self.plan.dirty().iter() {
@@ -22,15 +24,23 @@ impl<H: Host> Decider<H> {
             }
             self.host.core(core).follow(self.plan.run_queue(core), decided);
         }
-        let called = self.moves(own);
+        self.moves(own, called);
         if !called.is_empty() {
             self.late_cause = cause;
         }
-        for cores in [self.plan.dirty(), &called, &self.arrived] {
+        for cores in [self.plan.dirty(), called, &self.arrived] {
             touched.insert_all(cores);
         }
         self.arrived.clear();
         let since = |core: CoreId| woke.filter(|_| core == own);
+        // Each visit of a core takes its lock.
+        if let Some(core) = touched.only() {
+            let mut there = self.host.core(core);
+            there.stop(since(core), decided);
+            there.start(since(core), decided);
+            there.note_first(cause, decided);
+            return;
+        }
         for core in touched.iter() {
             self.host.core(core).stop(since(core), decided);
         }
@@ -40,21 +50,19 @@ impl<H: Host> Decider<H> {
         for core in touched.iter() {
             self.host.core(core).note_first(cause, decided);
         }
-        called
     }
 
     /// Brings every VCPU handle to the core where the plan has its VCPU. Not while a program is
     /// being started: that holds the lock which confining a group to a core takes, perhaps while
     /// our own foreground keeps it off the cores, and budgets would not be enforced until it has
     /// one (a second was measured). What was put off is done with the next decision after.
-    fn moves(&mut self, own: CoreId) -> CoreSet {
-        let mut called = CoreSet::EMPTY;
+    fn moves(&mut self, own: CoreId, called: &mut CoreSet) {
         if self.group().is_some() && self.cores.len() == 1 {
-            return called;
+            return;
         }
         if self.held > 0 {
             self.behind = true;
-            return called;
+            return;
         }
         let all = std::mem::take(&mut self.behind);
         if all {
@@ -67,17 +75,16 @@ impl<H: Host> Decider<H> {
         for to in cores.iter() {
             let mut place = 0;
             while let Some((at, vcpu)) = self.away(to, place) {
-                self.bring(vcpu, to, own, &mut called);
+                self.bring(vcpu, to, own, called);
                 place = at + 1;
             }
         }
         for place in 0..self.plan.rehomed().len() {
             let vcpu = self.plan.rehomed()[place];
             if let Some(to) = self.plan.home(vcpu) {
-                self.bring(vcpu, to, own, &mut called);
+                self.bring(vcpu, to, own, called);
             }
         }
-        called
     }
 
     /// The first VCPU in the run queue of `to`, from `place` on, that sits on another core, and its

@@ -66,6 +66,7 @@ impl Waking {
     }
     /// A sleep ended so late: moves both quantiles towards it, by so much that they settle where
     /// half, and a hundredth, of all wakes exceed them.
+    #[inline]
     pub(crate) fn woke(&mut self, late: Duration) {
         let step = (self.p50_ns / 64).max(1);
         let above = late.ticks() > self.p50_ns;
@@ -77,12 +78,14 @@ impl Waking {
         self.p99_ns = self.p99_ns.max(self.p50_ns);
     }
     /// The agent looked for the end of a budget, and so much of it was left, or overrun.
+    #[inline]
     fn looked(&mut self, early: bool) {
         let least = -(self.p99_ns as i64);
         let step = if early { -STEP_NS * (EARLY - 1) } else { STEP_NS };
         self.lead_ns = (self.lead_ns + step).clamp(least, self.p50_ns as i64);
     }
     /// What a wake costs by now, where that was not reported yet: twice or half of what was.
+    #[inline]
     pub fn news(&mut self) -> Option<WakeCost> {
         let now = self.cost();
         let differ = |a: Duration, b: Duration| a.ticks() > 2 * b.ticks();
@@ -90,38 +93,46 @@ impl Waking {
         news.then(|| self.reported = now).map(|()| now)
     }
     /// What a wake costs by now.
+    #[inline]
     pub fn cost(&self) -> WakeCost {
         let [p50, p99] = [self.p50_ns, self.p99_ns].map(Duration::from_nanos);
         WakeCost { p50, p99 }
     }
     /// No sleep is shorter: half of the time is then left for what the agent enforces.
+    #[inline]
     pub fn floor(&self) -> Duration {
         Duration::from_nanos(2 * self.p50_ns)
     }
     /// How exactly the end of what waits behind another is looked for: a twentieth of the core goes
     /// to that at most.
+    #[inline]
     pub fn grain(&self) -> Duration {
         GRAIN.max(Duration::from_nanos(20 * self.p50_ns))
     }
     /// The same for what is believed blocked: a fiftieth of the core.
+    #[inline]
     pub fn unseen(&self) -> Duration {
         UNSEEN.max(Duration::from_nanos(50 * self.p50_ns))
     }
     /// How exactly the end of what waits behind another is looked for, after so many looks that
     /// found nothing new: while the first one goes on, the others are as good as blocked.
+    #[inline]
     fn waiting(&self, quiet: u32) -> Duration {
         (self.grain() * (1 << quiet.min(DOUBLINGS))).min(self.unseen())
     }
     /// How often the background is watched while some of it waits, after so many times that found
     /// nothing new there: a fiftieth of the core.
+    #[inline]
     pub fn watch(&self, quiet: u32) -> Duration {
         WATCH.max(Duration::from_nanos(50 * self.p50_ns)) * (1 << quiet.min(DOUBLINGS))
     }
     /// How often clocks and counters are read that nothing reports: a twentieth of the core.
+    #[inline]
     pub(crate) fn polling(&self, wanted: Duration) -> Duration {
         wanted.max(self.grain())
     }
     /// How late an end of a budget must be to be worth a note of its own: seldom by definition.
+    #[inline]
     pub(crate) fn notable(&self) -> Duration {
         GRAIN.max(Duration::from_nanos(4 * self.p99_ns))
     }
@@ -131,6 +142,7 @@ impl Waking {
         Duration::from_nanos(100 * self.p50_ns)
     }
     /// `rest` of a budget from now: how long to sleep.
+    #[inline]
     fn sleep(&self, rest: Duration) -> Duration {
         let ns = rest.ticks().saturating_add_signed(self.lead_ns.saturating_neg());
         Duration::from_nanos(ns).max(self.floor())
@@ -151,6 +163,7 @@ pub(super) struct Quiet {
 
 impl Quiet {
     /// The agent looked, and something had changed or not.
+    #[inline]
     pub(super) fn looked(&mut self, news: bool) {
         let count = |before: u32| if news { 0 } else { before.saturating_add(1) };
         self.looks = count(self.looks);

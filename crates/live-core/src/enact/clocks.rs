@@ -59,6 +59,7 @@ impl Looks {
         self.fell_asleep = now;
     }
     /// It woke from a sleep that was to end at `due`.
+    #[inline]
     pub(crate) fn woke(&mut self, now: Instant, due: Instant) {
         self.slept += now.min(due).saturating_since(self.fell_asleep);
     }

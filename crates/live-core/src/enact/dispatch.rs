@@ -42,6 +42,7 @@ pub(crate) struct Dispatches {
 
 impl Dispatches {
     /// Another VCPU is first by a decision that was enacted at `enacted`.
+    #[inline]
     fn begin(&mut self, vcpu: VcpuId, cause: Instant, enacted: Instant) {
         self.pending = Some(Pending { vcpu, cause, enacted });
     }
@@ -74,11 +75,13 @@ impl Dispatches {
         self.pending.take_if(|pending| pending.vcpu == vcpu && to >= pending.enacted);
     }
     /// This VCPU may not run in the foreground any more.
+    #[inline]
     pub(crate) fn stopped(&mut self, vcpu: VcpuId) {
         self.first.take_if(|first| *first == vcpu);
         self.pending.take_if(|pending| pending.vcpu == vcpu);
     }
     /// A thread of this VCPU was switched in.
+    #[inline]
     pub(crate) fn switched_in(&mut self, vcpu: VcpuId, at: Instant) {
         let waited = |pending: &mut Pending| pending.vcpu == vcpu && at >= pending.enacted;
         if let Some(pending) = self.pending.take_if(waited) {

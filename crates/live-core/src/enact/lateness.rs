@@ -38,6 +38,7 @@ impl Default for Ends {
 
 impl Ends {
     /// One more did, so late.
+    #[inline]
     pub(crate) fn add(&mut self, late: Duration) {
         self.late.add(late.ticks() / 1000);
         self.longest = self.longest.max(late);

@@ -249,6 +249,9 @@ impl<E: Executor> Core<E> {
 
     /// Lets the monitor ring, or this core's agent look, when a meter may reach its limit.
     pub(crate) fn watch_memory(&mut self, now: Instant) {
+        if !self.is_bounded && !self.memory.is_monitored {
+            return;
+        }
         let rest = self.rest_of_memory();
         let by_core = self.counts_by_core();
         let floor = self.waking.grain();

@@ -33,6 +33,7 @@ impl Throttling {
         self.decided.is_some()
     }
     /// A VCPU's surplus time ends.
+    #[inline]
     pub(crate) fn stopped(&mut self, vcpu: VcpuId) {
         if self.decided.is_some() {
             self.stopped.get_or_insert(vcpu);

@@ -100,6 +100,9 @@ impl Cores {
     /// What is granted ahead on `core`. While a VCPU waits for its answer, each end is told: it may
     /// wait for a core to have used all budgets.
     pub(super) fn ahead(&self, core: CoreId) -> Ahead {
+        if self.settings.ahead == Ahead::Nothing {
+            return Ahead::Nothing;
+        }
         let local = self.local(core);
         let depth = ahead::depth(local.foreground.len());
         match self.settings.ahead {

@@ -52,6 +52,7 @@ impl Server {
             Self::Pibs { server, .. } => server.charge(used, blocked),
         }
     }
+    #[inline]
     pub(super) fn update(&mut self, now: Instant) {
         match self {
             Self::Sporadic(_) => {}
@@ -68,6 +69,13 @@ impl Server {
         match self {
             Self::Sporadic(server) => server.next(now),
             Self::Pibs { server, .. } => server.next().filter(|at| *at > now),
+        }
+    }
+    /// Both at once.
+    fn usable_and_next(&self, now: Instant) -> (Duration, Option<Instant>) {
+        match self {
+            Self::Sporadic(server) => server.usable_and_next(now),
+            Self::Pibs { .. } => (self.usable(now), self.next(now)),
         }
     }
     /// When more than at `now` may be used whatever happens until then, and how much in all: the
@@ -442,9 +450,9 @@ impl Local {
     pub(super) fn look(&mut self, state: &mut State, now: Instant, ahead: Ahead) -> Grant {
         state.touched = false;
         state.server.update(now);
-        let usable = state.server.usable(now);
+        let (usable, next) = state.server.usable_and_next(now);
         let (runs, spent) = (state.runnable(), usable.is_zero());
-        let next = state.server.next(now).unwrap_or(Instant::NEVER);
+        let next = next.unwrap_or(Instant::NEVER);
         let place = state.place as usize;
         let grant = Grant::new(state.id, Limit(state.foreground + usable));
         let looks_at = match ahead {

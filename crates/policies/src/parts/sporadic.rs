@@ -76,6 +76,18 @@ impl Sporadic {
         self.chunks.iter().map(|chunk| chunk.at).find(|at| *at > now)
     }
 
+    /// Both at once.
+    pub(crate) fn usable_and_next(&self, now: Instant) -> (Duration, Option<Instant>) {
+        let mut usable = Duration::ZERO;
+        for chunk in self.chunks.iter() {
+            if chunk.at > now {
+                return (usable, Some(chunk.at));
+            }
+            usable += chunk.amount;
+        }
+        (usable, None)
+    }
+
     /// When the first of the budget may be used.
     pub(crate) fn first(&self) -> Option<Instant> {
         self.chunks.front().map(|chunk| chunk.at)
@@ -88,6 +100,9 @@ impl Sporadic {
     /// Charges `used` from the first chunk on; an overrun goes on with future chunks. What comes
     /// back is joined where chunks are shorter than `chunk_min`.
     pub(crate) fn charge(&mut self, used: Duration, chunk_min: Duration) {
+        if used.is_zero() {
+            return;
+        }
         let mut rest = used;
         let chunk_min = chunk_min.min(Duration::from_ticks(self.budget.ticks() / JOINED_PART));
         while let Some(head) = self.chunks.front_mut()
@@ -168,15 +183,14 @@ impl Sporadic {
     /// algorithms.md F.7: amounts sum to C and lie above zero, chunks are in order and do not
     /// overlap.
     fn check(&self) {
-        let sum: Duration = self.chunks.iter().map(|chunk| chunk.amount).sum();
-        assert!(sum == self.budget, "chunks sum to {sum}, not to C = {}", self.budget);
-        assert!(self.chunks.len() <= CHUNKS_MAX, "{} chunks", self.chunks.len());
-        let mut end = Instant::ZERO;
+        let (mut sum, mut end) = (Duration::ZERO, Instant::ZERO);
         for chunk in self.chunks.iter() {
             assert!(chunk.at >= end, "{chunk:?} begins before {end}, the end of the one before");
             assert!(!chunk.amount.is_zero(), "an empty chunk at {}", chunk.at);
-            end = chunk.end();
+            (sum, end) = (sum + chunk.amount, chunk.end());
         }
+        assert!(sum == self.budget, "chunks sum to {sum}, not to C = {}", self.budget);
+        assert!(self.chunks.len() <= CHUNKS_MAX, "{} chunks", self.chunks.len());
     }
     #[cfg(test)]
     pub(crate) fn chunks(&self) -> impl Iterator<Item = (u64, u64)> {

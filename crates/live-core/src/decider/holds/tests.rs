@@ -3,7 +3,7 @@
 use super::*;
 use crate::decider::rig::{FakeHost, attach, decider, question};
 use crate::{Refusal, Request};
-use maracas_core::{Event, Plan, Policy, Reservation, System, Vcpu};
+use maracas_core::{CoreSet, Event, Plan, Policy, Reservation, System, Vcpu};
 
 const MAIN: VcpuId = VcpuId(0);
 const GUEST: VcpuId = VcpuId(7);
@@ -86,6 +86,12 @@ fn a_hold_ends_by_its_owner_by_itself_or_never_begins() {
     assert_eq!(held(&mut decider), free, "letting go late changes nothing");
 }
 
+fn decide(decider: &mut Decider<FakeHost>) {
+    let mut called = CoreSet::EMPTY;
+    decider.decide(CoreId(0), None, &mut called);
+    assert_eq!(called, CoreSet::EMPTY, "nothing is moved here");
+}
+
 #[test]
 fn giving_up_leaves_no_vcpu_and_no_change_behind() {
     let mut decider = with_main();
@@ -101,14 +107,14 @@ fn giving_up_leaves_no_vcpu_and_no_change_behind() {
     let now = decider.host.now();
     decider.serve(Request::Create { name, vcpu, reply }, now);
     answer.withdraw();
-    decider.decide(CoreId(0), None);
+    decide(&mut decider);
     assert_eq!(told(&mut decider), ["vcpu7 has 1ms", "vcpu7 left"]);
     assert!(!decider.known.contains_key(&GUEST), "it has no owner");
     let (reply, answer) = question();
     let reservation = Reservation::implicit(ms(2), ms(10));
     decider.serve(Request::Set { id: MAIN, reservation, reply }, now);
     answer.withdraw();
-    decider.decide(CoreId(0), None);
+    decide(&mut decider);
     assert_eq!(told(&mut decider), ["vcpu0 has 2ms", "vcpu0 has 5ms"]);
     assert_eq!(decider.known[&MAIN].vcpu.reservation.budget, ms(5));
     // A side that waits gets what it asked for.
@@ -130,7 +136,7 @@ fn an_end_is_withdrawn_in_time_or_carried_out_to_the_end() {
     let now = decider.host.now();
     decider.serve(Request::Destroy { id: MAIN, reply }, now);
     answer.withdraw();
-    decider.decide(CoreId(0), None);
+    decide(&mut decider);
     assert!(!decider.known.contains_key(&MAIN));
     assert_eq!(decider.host.left, [MAIN], "its programs are the host's to end");
     let (reply, answer) = question();
