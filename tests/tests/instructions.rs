@@ -108,7 +108,7 @@ fn simulate() {
 /// This program under callgrind, in a test: jobs and instructions of each run of what is counted.
 fn count(test: &str, function: &str) -> Vec<(u64, u64)> {
     let name = format!("*instructions::{function}");
-    let (output, totals) = callgrind::count(test, &[&name], &name);
+    let (output, totals) = callgrind::count(test, &name, None, &name);
     let jobs = output.lines().filter_map(|line| line.split_once("jobs ")?.1.parse().ok());
     jobs.zip(totals).collect()
 }

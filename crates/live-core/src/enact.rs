@@ -24,6 +24,7 @@ pub(crate) mod clocks;
 mod crowd;
 pub(crate) mod dispatch;
 pub(crate) mod lateness;
+mod limits;
 mod means;
 pub(crate) mod memory;
 mod ranks;
@@ -41,7 +42,7 @@ use dispatch::Dispatches;
 use lateness::Lateness;
 use maracas_core::contract::{End, Grant, Mode, Refused, RunQueue};
 use maracas_core::journal::Record;
-use maracas_core::{CoreId, Duration, Event, Instant, Rate, VcpuId, dispatch as law};
+use maracas_core::{CoreId, Event, Instant, Rate, VcpuId, dispatch as law};
 pub use means::Means;
 use memory::Memory;
 use ranks::Ranks;
@@ -450,9 +451,10 @@ impl<E: Executor> Core<E> {
             }
         }
         for index in 0..self.vcpu_handles.len() {
-            let VcpuHandle { level, want, relisted, .. } = self.vcpu_handles[index];
-            let is_held = level == want && !relisted;
-            if matches!(want, Level::Watched | Level::Background) && !is_held {
+            let vcpu_handle = &self.vcpu_handles[index];
+            let want = vcpu_handle.want;
+            let may_run = matches!(want, Level::Watched | Level::Background);
+            if may_run && (vcpu_handle.relisted || vcpu_handle.level != want) {
                 self.start(index, want);
             }
         }
@@ -531,15 +533,14 @@ impl<E: Executor> Core<E> {
         vcpu_handle.level = level;
         vcpu_handle.motion.restart();
         vcpu_handle.frozen_from = mode;
-        let frozen = level == Level::Frozen;
+        let (next, frozen) = (vcpu_handle.mode(), level == Level::Frozen);
         self.own_threads(index);
         let vcpu_handle = &self.vcpu_handles[index];
-        if mode != vcpu_handle.mode() || frozen != (was == Level::Frozen) || end == End::Moved {
+        if mode != next || frozen != (was == Level::Frozen) || end == End::Moved {
             let meter_ns = vcpu_handle.meter(mode).ticks();
             // What is stopped or started meanwhile runs no sooner than the agent sleeps; on some
             // hosts the clock is a system call.
             let at = read_at.unwrap_or_else(|| self.exec.now());
-            let next = vcpu_handle.mode();
             self.vcpu_handles[index].settled_at = at;
             if self.means.events {
                 let change = Change { at, vcpu: id, mode, meter_ns, end, next, frozen };
@@ -552,46 +553,6 @@ impl<E: Executor> Core<E> {
             self.was_refused(index);
         }
         self.report(result, if frozen { Refused::Stop(id) } else { Refused::Start(id) });
-    }
-
-    /// Why a VCPU handle stops: the limit of its foreground time, which is said too, or something
-    /// else.
-    fn reason(&self, index: usize) -> (End, Option<Duration>) {
-        let vcpu_handle = &self.vcpu_handles[index];
-        let is_own = |grant: &&Grant| grant.vcpu == vcpu_handle.id;
-        let mode = vcpu_handle.mode();
-        let grant = match mode {
-            Mode::Foreground => self.run_queue.foreground.iter().find(is_own),
-            Mode::Background => self.run_queue.background.iter().find(is_own),
-        };
-        let spent = |grant: &Grant| vcpu_handle.meter(mode) >= grant.until.0;
-        match grant {
-            Some(grant) if spent(grant) => {
-                let limit = (mode == Mode::Foreground).then_some(grant.until.0);
-                (End::LimitReached, limit)
-            }
-            Some(grant) if !vcpu_handle.has_memory(grant) => (End::MemorySpent, None),
-            Some(_) | None => (End::Preempted, None),
-        }
-    }
-
-    /// Whether any VCPU goes on beyond its limit, by the meters as they were just read. That may be
-    /// so before the next look is due: a VCPU that was woken for something else, or whose core's
-    /// run queue was changed by another agent, has counted anew from then.
-    fn has_ended(&self) -> bool {
-        (0..self.vcpu_handles.len()).any(|index| {
-            let handle = &self.vcpu_handles[index];
-            let is_raised = matches!(handle.level, Level::Foreground(_));
-            is_raised && self.limit(index).is_some_and(|it| handle.meter(Mode::Foreground) >= it)
-        })
-    }
-
-    /// The meter reading at which the foreground time of a VCPU handle ends, by the run queue.
-    fn limit(&self, index: usize) -> Option<Duration> {
-        let vcpu_handle = &self.vcpu_handles[index];
-        let own = |grant: &&Grant| grant.vcpu == vcpu_handle.id;
-        let grant = self.run_queue.foreground.iter().find(own);
-        grant.filter(|_| vcpu_handle.mode() == Mode::Foreground).map(|grant| grant.until.0)
     }
 
     /// Where the VCPU handle of `vcpu` stands in `vcpu_handles`.

@@ -68,6 +68,14 @@ pub trait ManagedCore<H: Handle> {
     fn stop(&mut self, woke: Option<Instant>, now: Instant);
     /// Starts what may run, as [`ManagedCore::stop`].
     fn start(&mut self, woke: Option<Instant>, now: Instant);
+    /// Stops and then starts, where no other core is concerned; `cause` as [`note_first`].
+    ///
+    /// [`note_first`]: ManagedCore::note_first
+    fn carry_out(&mut self, woke: Option<Instant>, cause: Option<Instant>, now: Instant) {
+        self.stop(woke, now);
+        self.start(woke, now);
+        self.note_first(cause, now);
+    }
     /// After a decision was carried out here: is it a dispatch? `cause` is when what it answers
     /// happened, where that is known, and `decided` when it was decided.
     fn note_first(&mut self, cause: Option<Instant>, decided: Instant);
@@ -154,6 +162,14 @@ impl<E: Executor> ManagedCore<E::Handle> for Core<E> {
     }
     fn start(&mut self, woke: Option<Instant>, now: Instant) {
         self.act(woke, now, Self::starts);
+    }
+    fn carry_out(&mut self, woke: Option<Instant>, cause: Option<Instant>, now: Instant) {
+        self.act(woke, now, |core| {
+            core.judge();
+            core.stops();
+            core.starts();
+        });
+        self.note_first(cause, now);
     }
     fn note_first(&mut self, cause: Option<Instant>, decided: Instant) {
         self.note_first(cause, decided);

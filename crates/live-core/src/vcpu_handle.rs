@@ -79,6 +79,8 @@ pub struct VcpuHandle<H> {
     pub handle: H,
     /// In the order of their numbers.
     pub threads: Vec<Thread>,
+    /// How many of them have something to run, as far as seen: asked several times a decision.
+    runnable: usize,
     /// The times between which `threads` was read from the kernel last: births before the first and
     /// ends before the second are in it already.
     pub listed: (Instant, Instant),
@@ -143,6 +145,7 @@ impl<H: Handle> VcpuHandle<H> {
             id,
             handle,
             threads: Vec::with_capacity(64),
+            runnable: 0,
             listed: (Instant::ZERO, Instant::ZERO),
             has_jobs: false,
             is_done: false,
@@ -193,12 +196,13 @@ impl<H: Handle> VcpuHandle<H> {
         self.meter_ns[mode as usize] = reading.ticks();
     }
     /// Whether any of its threads has something to run, as far as seen.
-    pub fn is_runnable(&self) -> bool {
-        self.threads.iter().any(|thread| thread.runnable)
+    pub const fn is_runnable(&self) -> bool {
+        self.runnable > 0
     }
     /// Believes that something in it runs, until a record says otherwise.
     pub fn suppose_runnable(&mut self) {
         self.threads.iter_mut().for_each(|thread| thread.runnable = true);
+        self.runnable = self.threads.len();
     }
 
     /// Goes to another core: it must be at rest, and no core may be locked, since confining waits
@@ -276,6 +280,7 @@ impl<H: Handle> VcpuHandle<H> {
     /// Believes that all of it is blocked, until its clocks move.
     pub fn suppose_blocked(&mut self) {
         self.threads.iter_mut().for_each(|thread| thread.runnable = false);
+        self.runnable = 0;
     }
     /// Service of `mode` that has not been reported to the policy.
     pub const fn unreported_ns(&self, mode: Mode) -> u64 {
@@ -352,18 +357,23 @@ impl<H: Handle> VcpuHandle<H> {
     pub fn born(&mut self, tid: i32) {
         if let Err(place) = self.place(tid) {
             self.threads.insert(place, Thread { tid, priority: Some(0), runnable: true });
+            self.runnable += 1;
         }
     }
     /// Forgets a thread.
     pub fn died(&mut self, tid: i32) {
         if let Ok(place) = self.place(tid) {
-            self.threads.remove(place);
+            let thread = self.threads.remove(place);
+            self.runnable -= usize::from(thread.runnable);
         }
     }
-    /// The thread of this number.
-    pub fn thread(&mut self, tid: i32) -> Option<&mut Thread> {
-        let place = self.place(tid).ok()?;
-        self.threads.get_mut(place)
+    /// Believes that the thread of this number has something to run, or that it has not; whether
+    /// there is such a thread.
+    pub fn suppose(&mut self, tid: i32, runnable: bool) -> bool {
+        let Ok(place) = self.place(tid) else { return false };
+        let before = std::mem::replace(&mut self.threads[place].runnable, runnable);
+        self.runnable = self.runnable + usize::from(runnable) - usize::from(before);
+        true
     }
     /// Where the thread of this number is, or would be.
     pub fn place(&self, tid: i32) -> Result<usize, usize> {
@@ -383,6 +393,7 @@ impl<H: Handle> VcpuHandle<H> {
             merge(&known, &tids, &mut threads);
             known.clear();
             (self.threads, self.spare) = (threads, known);
+            self.runnable = self.threads.iter().filter(|thread| thread.runnable).count();
             self.listed = listed;
             self.relisted = true;
         }

@@ -16,8 +16,11 @@ use std::time::Instant;
 pub enum LiveCall {
     /// The clock: no system call on most hosts.
     Clock,
-    /// The meter of a VCPU.
+    /// The meter of a VCPU that has run since it was last read, or a counter.
     Meter,
+    /// The meter of one that has not, which its event's page says: no system call where the kernel
+    /// renews that page when the VCPU comes on a core, which is tried at the start of a run.
+    Page,
     /// The level of a thread.
     Level,
     /// Freezing and thawing, which another thread carries out.
@@ -30,15 +33,16 @@ pub enum LiveCall {
 
 impl LiveCall {
     /// Each, by its number.
-    pub const ALL: [Self; 6] =
-        [Self::Clock, Self::Meter, Self::Level, Self::Freezer, Self::List, Self::Other];
+    pub const ALL: [Self; 7] =
+        [Self::Clock, Self::Meter, Self::Page, Self::Level, Self::Freezer, Self::List, Self::Other];
 }
 
 thread_local! {
     /// The machine is at work.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
     /// What it asked for, by kind.
-    static CALLS: [Cell<u64>; LiveCall::ALL.len()] = const { [const { Cell::new(0) }; 6] };
+    static CALLS: [Cell<u64>; LiveCall::ALL.len()] =
+        const { [const { Cell::new(0) }; LiveCall::ALL.len()] };
     /// The machine's time, where that is taken.
     static TIME: Cell<Option<Time>> = const { Cell::new(None) };
     /// What is walked through before an agent wakes.
@@ -95,49 +99,50 @@ pub(super) fn wakes() {
 
 /// The machine, whose time counts.
 pub(super) fn machine<T>(work: impl FnOnce() -> T) -> T {
+    INSIDE.set(true);
     Time::begin();
     let done = at_work(work);
     Time::end();
+    INSIDE.set(false);
     done
 }
 
 /// The machine at work; callgrind is told this name.
 #[inline(never)]
 fn at_work<T>(work: impl FnOnce() -> T) -> T {
-    INSIDE.set(true);
-    let done = work();
-    INSIDE.set(false);
-    done
-}
-
-/// The host at work; callgrind is told this name too, and counts nothing here.
-#[inline(never)]
-fn host<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// What the host does beside the machine, and no call.
+/// What the host does beside the machine: what callgrind counts in functions of this name is not
+/// the machine's.
+#[inline(never)]
 pub(super) fn beside<T>(work: impl FnOnce() -> T) -> T {
     if !INSIDE.get() {
         return work();
     }
-    host(|| {
-        Time::end();
-        let done = work();
-        Time::begin();
-        done
-    })
+    Time::end();
+    let done = work();
+    Time::begin();
+    done
 }
 
 /// Does what the machine asks for, and counts it unless the machine begins or ends.
 pub(super) fn serve<T>(call: LiveCall, work: impl FnOnce() -> T) -> T {
-    let count = |calls: &[Cell<u64>; LiveCall::ALL.len()]| {
-        let calls = &calls[call as usize];
-        calls.set(calls.get() + u64::from(INSIDE.get()));
-    };
+    serve_as(|| (Some(call), work()))
+}
+
+/// The same where what is done says what kind of call that was; none, where a host has nothing to
+/// ask.
+pub(super) fn serve_as<T>(work: impl FnOnce() -> (Option<LiveCall>, T)) -> T {
     beside(|| {
-        CALLS.with(count);
-        work()
+        let (call, done) = work();
+        if let Some(call) = call {
+            CALLS.with(|calls| {
+                let calls = &calls[call as usize];
+                calls.set(calls.get() + u64::from(INSIDE.get()));
+            });
+        }
+        done
     })
 }
 

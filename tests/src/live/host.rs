@@ -1,6 +1,6 @@
 //! The simulated host as the state of a core asks it: what each call costs, and what is refused.
 
-use super::cost::{LiveCall, beside, serve};
+use super::cost::{LiveCall, beside, serve, serve_as};
 use super::world::World;
 use maracas_core::journal::Recolored;
 use maracas_core::memory::CachePart;
@@ -109,6 +109,8 @@ impl LiveFaults {
 pub(super) struct Shared {
     pub(super) world: RefCell<World>,
     pub(super) faults: LiveFaults,
+    /// Cores are of several kinds: the progress of programs is counted.
+    pub(super) is_uneven: bool,
     pub(super) calls: Cell<u64>,
     /// The runtime was killed: nothing is carried out any more.
     pub(super) dead: Cell<bool>,
@@ -290,6 +292,23 @@ impl SimVcpu {
         let own = counted.iter().zip(&self.before).enumerate();
         own.map(|(core, (now, before))| world.stretched(core, now - before)).sum()
     }
+    /// What it had where it sits since it was last read.
+    fn count_service(&mut self) -> io::Result<u64> {
+        self.shared.may()?;
+        let Some(core) = self.core else { return Ok(0) };
+        let mut world = self.shared.world.borrow_mut();
+        world.bring(core);
+        let counted = world.groups[self.group].counted[core];
+        Ok(counted - std::mem::replace(&mut self.seen[core], counted))
+    }
+    fn count_memory(&mut self) -> (u64, u64) {
+        let Some(core) = self.core else { return (0, 0) };
+        let mut world = self.shared.world.borrow_mut();
+        world.bring(core);
+        let all = world.reads(self.group, core);
+        let reads = all - std::mem::replace(&mut self.read[core], all);
+        (reads, 2 * reads)
+    }
     /// Asks the freezer, which acts some time later.
     pub(super) fn freeze(&self, frozen: bool) {
         match self.shared.may_act(self.group) {
@@ -336,13 +355,10 @@ impl Handle for SimVcpu {
         })
     }
     fn ran(&mut self) -> io::Result<u64> {
-        serve(LiveCall::Meter, || {
-            self.shared.may()?;
-            let Some(core) = self.core else { return Ok(0) };
-            let mut world = self.shared.world.borrow_mut();
-            world.bring(core);
-            let counted = world.groups[self.group].counted[core];
-            Ok(counted - std::mem::replace(&mut self.seen[core], counted))
+        serve_as(|| {
+            let ran = self.count_service();
+            let is_on_page = matches!(ran, Ok(0));
+            (Some(if is_on_page { LiveCall::Page } else { LiveCall::Meter }), ran)
         })
     }
     fn go(&mut self, core: CoreId, (): ()) -> io::Result<bool> {
@@ -388,22 +404,17 @@ impl Handle for SimVcpu {
     }
 
     fn progress(&mut self) -> u64 {
-        serve(LiveCall::Meter, || {
+        serve_as(|| {
             let world = self.shared.world.borrow();
             let it = &world.groups[self.group];
             let all = it.counted.iter().sum::<u64>() * it.speed;
-            all - std::mem::replace(&mut self.gained, all)
+            let gained = all - std::mem::replace(&mut self.gained, all);
+            (self.shared.is_uneven.then_some(LiveCall::Meter), gained)
         })
     }
     fn memory(&mut self) -> (u64, u64) {
-        serve(LiveCall::Meter, || {
-            let Some(core) = self.core else { return (0, 0) };
-            let mut world = self.shared.world.borrow_mut();
-            world.bring(core);
-            let all = world.reads(self.group, core);
-            let reads = all - std::mem::replace(&mut self.read[core], all);
-            (reads, 2 * reads)
-        })
+        let is_counted = matches!(self.shared.faults.meters, Meters::Vcpus | Meters::Both);
+        serve_as(|| (is_counted.then_some(LiveCall::Meter), self.count_memory()))
     }
     fn recolor(&mut self, _: CachePart) -> io::Result<Recoloring> {
         serve(LiveCall::Other, || {

@@ -97,6 +97,7 @@ impl Rig {
         let shared = Rc::new(Shared {
             world: RefCell::new(world),
             faults,
+            is_uneven: system.cores.iter().any(|core| core.class > 0),
             calls: Cell::new(0),
             dead: Cell::new(false),
             is_willing: Cell::new(false),

@@ -35,10 +35,7 @@ impl<H: Host> Decider<H> {
         let since = |core: CoreId| woke.filter(|_| core == own);
         // Each visit of a core takes its lock.
         if let Some(core) = touched.only() {
-            let mut there = self.host.core(core);
-            there.stop(since(core), decided);
-            there.start(since(core), decided);
-            there.note_first(cause, decided);
+            self.host.core(core).carry_out(since(core), cause, decided);
             return;
         }
         for core in touched.iter() {

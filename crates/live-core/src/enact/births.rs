@@ -42,6 +42,9 @@ impl<E: Executor> Core<E> {
     /// Waits for births again where it is time; what happened meanwhile makes the event readable at
     /// once.
     pub(crate) fn rescan_again(&mut self, now: Instant) {
+        if self.vcpu_handles.iter().all(|it| it.births.listen_again_at() > now) {
+            return;
+        }
         for index in 0..self.vcpu_handles.len() {
             let births = &mut self.vcpu_handles[index].births;
             if births.rescan_at.is_some_and(|until| until <= now) {

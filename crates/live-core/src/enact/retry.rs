@@ -69,6 +69,9 @@ impl<E: Executor> Core<E> {
             let vcpu_handle = &self.vcpu_handles[index];
             // A freeze is refused some time after it was asked for.
             let refusal = vcpu_handle.handle.refusal();
+            if refusal.is_ok() && vcpu_handle.retry.at > now {
+                continue;
+            }
             let is_refused = refusal.is_err();
             let what = Refused::Stop(vcpu_handle.id);
             self.report(refusal, what);

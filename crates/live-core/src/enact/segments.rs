@@ -134,16 +134,15 @@ impl<E: Executor> Core<E> {
         let before = self.outbox.len();
         // A bound, so that a storm of switches cannot keep the agent here: the rest comes later.
         for _ in 0..16_384 {
-            let record_at = self.peek();
-            match (self.tracker.changes.front(), record_at) {
-                (Some(change), Some(at)) if change.at <= at => self.take_change(),
-                (_, Some(at)) => {
-                    if let Some(record) = self.tracker.peeked.take() {
-                        self.take_record(record, at);
-                    }
-                }
-                (Some(_), None) => self.take_change(),
-                (None, None) => break,
+            let record = self.tracker.peeked.take().or_else(|| self.exec.next_record());
+            let at = record.map_or(Instant::NEVER, |record| record.at());
+            if self.tracker.changes.front().is_some_and(|change| change.at <= at) {
+                self.tracker.peeked = record;
+                self.take_change();
+            } else if let Some(record) = record {
+                self.take_record(record, at);
+            } else {
+                break;
             }
         }
         if self.outbox.len() > before {
@@ -259,9 +258,7 @@ impl<E: Executor> Core<E> {
             return;
         }
         let (woke, mode) = (!vcpu_handle.is_runnable(), vcpu_handle.read_mode);
-        if let Some(thread) = vcpu_handle.thread(tid) {
-            thread.runnable = true;
-        }
+        vcpu_handle.suppose(tid, true);
         self.dispatches.switched_in(vcpu, at);
         match &mut self.tracker.open {
             Some(open) if open.vcpu == vcpu => open.in_at = Some(at),
@@ -299,8 +296,7 @@ impl<E: Executor> Core<E> {
         else {
             return;
         };
-        if let Some(thread) = vcpu_handle.thread(tid).filter(|_| !preempted) {
-            thread.runnable = false;
+        if !preempted && vcpu_handle.suppose(tid, false) {
             let blocked = !vcpu_handle.is_runnable();
             self.stirred |= blocked;
             if blocked && self.tracker.open.as_ref().is_some_and(|o| o.vcpu == vcpu) {

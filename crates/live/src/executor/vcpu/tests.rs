@@ -32,7 +32,7 @@ fn only_what_is_metered_and_no_crowd_is_raised() {
     let unmetered = vcpu_handle.may_be_raised(core, 256);
     let placed = vcpu_handle.sit(place);
     let mut with = |threads: i32| {
-        vcpu_handle.threads.clear();
+        (1..=257).for_each(|tid| vcpu_handle.died(tid));
         (1..=threads).for_each(|tid| vcpu_handle.born(tid));
         (vcpu_handle.may_be_raised(core, 256), vcpu_handle.may_be_raised(CoreId(1), 256))
     };
