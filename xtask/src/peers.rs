@@ -102,7 +102,8 @@ pub(crate) fn bench(root: &Path, args: &[&str]) -> Result<(), String> {
             eprintln!("{at} of {count}: {}, {state}, after {seconds} s", case.name());
             let mut row = Row::new(case, state);
             if is_warm {
-                measure_warm(&placed, &extent, &mut warm, &mut row)?;
+                let reference = cases.iter().find(|it| it.is_reference() && row.has_aim());
+                measure_warm(&placed, reference, &extent, &mut warm, &mut row)?;
             } else {
                 measure_cold(&placed, &extent, &programs, &mut row)?;
             }
@@ -129,9 +130,12 @@ const fn jobs(side: usize, all: u64, simso: u64) -> u64 {
     if side == SIMSO { simso } else { all }
 }
 
-/// By processes that have simulated the set before: the first round is not taken down.
+/// By processes that have simulated the set before: the first round is not taken down. Right after
+/// our counters SchedCAT simulates the reference, if there is one, as the host's speed is another
+/// minutes later.
 fn measure_warm(
     placed: &Case,
+    reference: Option<&Case>,
     extent: &Extent,
     sides: &mut [Option<Side>; SIDES.len()],
     row: &mut Row,
@@ -144,6 +148,14 @@ fn measure_warm(
             let answer = process.ask(&line)?;
             if round > 0 {
                 row.note(side, answer);
+            }
+            if side == COUNTERS
+                && let (Some(reference), Some(process)) = (reference, &mut sides[SCHEDCAT])
+            {
+                let answer = process.ask(&reference.line(SCHEDCAT, extent.warm))?;
+                if round > 0 {
+                    row.note_reference(answer?);
+                }
             }
         }
     }

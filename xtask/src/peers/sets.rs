@@ -48,6 +48,12 @@ pub(super) fn cases(sizes: &[(usize, usize)], periods: &str) -> Vec<Case> {
 }
 
 impl Case {
+    /// Whether it is what SchedCAT simulates beside those that have an aim without a ratio of
+    /// their own.
+    pub(super) fn is_reference(&self) -> bool {
+        (self.policy, self.load, self.tasks) == ("g-edf", 90, 20)
+    }
+
     /// The case, with the partition that ours makes where the policy has one.
     ///
     /// # Errors

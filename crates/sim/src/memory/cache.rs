@@ -69,7 +69,8 @@ pub struct CacheModel {
 /// What is kept from one call to the next: mostly the same programs run, and nothing is allocated.
 #[derive(Clone, Default, Debug)]
 struct Room {
-    /// For which programs `placed` is; none = all of it is to be filled anew.
+    /// For which programs `placed` is; none = all of it is to be filled anew, as after any change
+    /// of regions, parts of caches, or programs' steady states.
     running: Vec<Running>,
     /// By region.
     placed: Vec<Placed>,
