@@ -1,11 +1,11 @@
-//! How long policy and live machine take for a decision on this host, without what they ask the
-//! simulated one for: with what the last decision left in the caches, and where programs have
-//! taken the near ones meanwhile (so many KiB are walked through before an agent wakes; the first
-//! argument says how many, 4 MiB by default: twice the second-level cache of most cores).
+//! How long policy and live machine take for a decision on this host, by a run on the simulated one
+//! whose own time is left out. *Warm*: the caches hold what the last decision left there. *Cold*:
+//! before an agent wakes 4 MiB are walked through, twice the second-level cache of most cores, as
+//! programs may do between decisions; an argument gives another number of KiB.
 //!
 //! `cargo bench -p maracas-tests --bench live_decision`: medians, least and most of eleven rounds,
-//! in which the rows take turns. `tests/tests/live_cost.rs` counts the instructions of the same
-//! runs.
+//! in which the rows take turns, and how many times as long a cold decision takes, round by round.
+//! `tests/tests/live_cost.rs` counts the instructions of the same runs.
 
 #![allow(clippy::print_stdout)] // The table.
 
@@ -33,13 +33,17 @@ fn main() {
             cold.push(time(row, walked));
         }
     }
-    println!("us a decision | warm | after {walked} KiB");
-    for (row, times) in ROWS.iter().zip(times) {
-        let [warm, cold] = times.map(|mut times| {
-            times.sort_unstable_by(f64::total_cmp);
-            let [middle, least, most] = [ROUNDS / 2, 0, ROUNDS - 1].map(|at| times[at] / 1000.0);
-            format!("{middle:.2} ({least:.2} to {most:.2})")
-        });
-        println!("{} | {warm} | {cold}", row.name());
+    println!("us a decision | warm | cold: after {walked} KiB | cold to warm");
+    for (row, [warm, cold]) in ROWS.iter().zip(times) {
+        let ratios = warm.iter().zip(&cold).map(|(warm, cold)| 1000.0 * cold / warm).collect();
+        let [warm, cold, ratios] = [warm, cold, ratios].map(cell);
+        println!("{} | {warm} | {cold} | {ratios}", row.name());
     }
+}
+
+/// Median, least and most, in thousands.
+fn cell(mut all: Vec<f64>) -> String {
+    all.sort_unstable_by(f64::total_cmp);
+    let [middle, least, most] = [ROUNDS / 2, 0, ROUNDS - 1].map(|at| all[at] / 1000.0);
+    format!("{middle:.2} ({least:.2} to {most:.2})")
 }

@@ -29,12 +29,12 @@ struct Figures {
 
 /// In the order of [`ROWS`].
 const FIGURES: [Figures; ROWS.len()] = [
-    figures([100, 201, 136, 298], 5_760),
-    figures([107, 209, 319, 308], 7_531),
-    figures([100, 203, 432, 337], 5_402),
-    figures([138, 813, 853, 925], 14_663),
-    figures([152, 470, 214, 474], 7_312),
-    figures([139, 491, 200, 518], 8_442),
+    figures([100, 302, 135, 299], 5_709),
+    figures([107, 317, 318, 309], 7_298),
+    figures([100, 303, 430, 339], 5_390),
+    figures([138, 951, 572, 1_207], 14_592),
+    figures([152, 622, 131, 557], 7_313),
+    figures([139, 630, 126, 613], 8_397),
 ];
 /// How far a figure may grow, in percent.
 const MARGIN: u64 = 3;

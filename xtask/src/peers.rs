@@ -89,6 +89,8 @@ pub(crate) fn bench(root: &Path, args: &[&str]) -> Result<(), String> {
     let programs = Programs::build(root)?;
     let cases = sets::cases(extent.sizes, periods);
     let mut warm = programs.all()?;
+    // A process of its own, which simulates nothing else meanwhile.
+    let mut beside = programs.start(SCHEDCAT)?;
     if csv {
         println!("policy,load,tasks,cores,periods,state,side,round,jobs,late,seconds");
     }
@@ -103,6 +105,7 @@ pub(crate) fn bench(root: &Path, args: &[&str]) -> Result<(), String> {
             let mut row = Row::new(case, state);
             if is_warm {
                 let reference = cases.iter().find(|it| it.is_reference() && row.has_aim());
+                let reference = reference.zip(beside.as_mut());
                 measure_warm(&placed, reference, &extent, &mut warm, &mut row)?;
             } else {
                 measure_cold(&placed, &extent, &programs, &mut row)?;
@@ -135,7 +138,7 @@ const fn jobs(side: usize, all: u64, simso: u64) -> u64 {
 /// minutes later.
 fn measure_warm(
     placed: &Case,
-    reference: Option<&Case>,
+    mut reference: Option<(&Case, &mut Side)>,
     extent: &Extent,
     sides: &mut [Option<Side>; SIDES.len()],
     row: &mut Row,
@@ -146,16 +149,15 @@ fn measure_warm(
             let Some(process) = &mut sides[side] else { continue };
             let line = placed.line(side, jobs(side, extent.warm, extent.simso));
             let answer = process.ask(&line)?;
-            if round > 0 {
-                row.note(side, answer);
-            }
-            if side == COUNTERS
-                && let (Some(reference), Some(process)) = (reference, &mut sides[SCHEDCAT])
-            {
-                let answer = process.ask(&reference.line(SCHEDCAT, extent.warm))?;
-                if round > 0 {
-                    row.note_reference(answer?);
+            let beside = match (side, &mut reference) {
+                (COUNTERS, Some((case, process))) => {
+                    process.ask(&case.line(SCHEDCAT, extent.warm))?.ok()
                 }
+                _ => None,
+            };
+            if round > 0 {
+                row.note_beside(answer.as_ref().ok().zip(beside.as_ref()));
+                row.note(side, answer);
             }
         }
     }

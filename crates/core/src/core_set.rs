@@ -84,14 +84,20 @@ impl CoreSet {
         }
         low + self.places().map(|word| self.high[word].count_ones() as usize).sum::<usize>()
     }
-    /// The only core in, if it is one alone and among the first 64.
+    /// The only core in, if it is one alone.
     #[inline]
     pub const fn only(&self) -> Option<CoreId> {
-        if self.used == 0 && self.low.is_power_of_two() {
-            Some(CoreId(self.low.trailing_zeros() as u16))
-        } else {
-            None
+        match self.used {
+            0 if self.low.is_power_of_two() => Some(CoreId(self.low.trailing_zeros() as u16)),
+            0 => None,
+            _ => self.only_high(),
         }
+    }
+    #[inline(never)]
+    const fn only_high(&self) -> Option<CoreId> {
+        let word = self.used.trailing_zeros() as usize;
+        let is_one = self.low == 0 && self.used.is_power_of_two();
+        if is_one && self.high[word].is_power_of_two() { self.first() } else { None }
     }
     /// The lowest core in.
     #[inline]
@@ -269,6 +275,16 @@ mod tests {
         let ends = [CoreId(0), CoreId(MAX_CORES as u16 - 1)];
         let mut set: CoreSet = ends.into_iter().collect();
         assert!(set.iter().eq(ends));
+        assert_eq!(set.only(), None);
+        for (taken, left) in [(0, 1), (1, 0)] {
+            let mut one = set;
+            one.remove(ends[taken]);
+            assert_eq!(one.only(), Some(ends[left]));
+            one.insert(CoreId(700));
+            assert_eq!(one.only(), None);
+            one.remove(ends[left]);
+            assert_eq!(one.only(), Some(CoreId(700)));
+        }
         set.clear();
         assert_eq!(set, CoreSet::EMPTY);
     }

@@ -95,16 +95,26 @@ pub fn entitled<'a>(
     entries(run_queue, memory_meter).filter(may_run).map(running)
 }
 
-/// Whether an entry of `mode` that counts on its core ([`is_open`]) is [`entitled`] at `now`.
+/// Goes through the entries that count now, in the order of the law, as long as `goes_on` says so.
+/// As a loop, which takes fewer instructions than an iterator over both lists.
+#[inline]
+pub fn each_entry(
+    run_queue: &RunQueue,
+    memory_meter: u64,
+    mut goes_on: impl FnMut(&Grant, Mode) -> bool,
+) {
+    let is_open = |mode| !is_closed(run_queue, memory_meter, mode);
+    let all = !is_open(Mode::Foreground)
+        || run_queue.foreground.iter().all(|grant| goes_on(grant, Mode::Foreground));
+    if all && is_open(Mode::Background) {
+        _ = run_queue.background.iter().all(|grant| goes_on(grant, Mode::Background));
+    }
+}
+
+/// Whether one of [`each_entry`] is [`entitled`] at `now`.
 #[inline]
 pub fn may_run(grant: &Grant, mode: Mode, now: Instant, readings: &impl Readings) -> bool {
     counts(grant, now, readings) && is_unspent(grant, mode, readings)
-}
-
-/// Whether entries of `mode` count now.
-#[inline]
-pub const fn is_open(run_queue: &RunQueue, memory_meter: u64, mode: Mode) -> bool {
-    !is_closed(run_queue, memory_meter, mode)
 }
 
 /// The entries that would be [`entitled`] at `now` and have something to run, were it not for
@@ -143,7 +153,7 @@ const fn is_closed(run_queue: &RunQueue, memory_meter: u64, mode: Mode) -> bool 
 /// closed.
 #[inline]
 fn entries(run_queue: &RunQueue, memory_meter: u64) -> impl Iterator<Item = (&Grant, Mode)> {
-    let is_open = |mode| is_open(run_queue, memory_meter, mode);
+    let is_open = |mode| !is_closed(run_queue, memory_meter, mode);
     by_mode(
         if is_open(Mode::Foreground) { &run_queue.foreground } else { &[] },
         is_open(Mode::Background).then_some(&run_queue.background),

@@ -223,8 +223,8 @@ impl<H: Host> Decider<H> {
         called
     }
 
-    /// Asks the policy and has the cores do what it says. The agents of the cores that are `called`
-    /// by that, where none was before, are to look next. `woke` as in [`Decider::round`].
+    /// Asks the policy and has the cores do what it says. The agents of the cores that it puts into
+    /// `called`, which must be empty, are to look next. `woke` as in [`Decider::round`].
     fn decide(&mut self, own: CoreId, woke: Option<Instant>, called: &mut CoreSet) {
         // What was fed may carry later instants than the round's beginning.
         let mut now = self.host.now();
@@ -295,9 +295,11 @@ impl<H: Host> Decider<H> {
             requests.drain(..).for_each(|request| self.serve(request, now));
             self.requests = requests;
         }
-        for (core, jobs) in self.plan.core_ids().zip(&mut self.jobs) {
-            if jobs.are_silent() {
-                jobs.presume_complete(now, &mut *self.host.core(core), &mut self.events);
+        if self.jobs.iter().any(Jobs::are_silent) {
+            for (core, jobs) in self.plan.core_ids().zip(&mut self.jobs) {
+                if jobs.are_silent() {
+                    jobs.presume_complete(now, &mut *self.host.core(core), &mut self.events);
+                }
             }
         }
         for (core, jobs) in self.plan.core_ids().zip(&mut self.jobs) {
@@ -365,6 +367,9 @@ impl<H: Host> Decider<H> {
 
     /// Notifies programs of their releases, as soon as they may learn of them.
     fn announce(&mut self) {
+        if self.jobs.iter().all(Jobs::are_observed) {
+            return;
+        }
         let Self { jobs, host, plan, .. } = self;
         for (core, jobs) in plan.core_ids().zip(jobs) {
             jobs.announce(plan.run_queue(core), |job| host.release(job));

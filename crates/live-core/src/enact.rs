@@ -226,7 +226,7 @@ impl<E: Executor> Core<E> {
         let mut vcpu_handle = self.vcpu_handles.swap_remove(index);
         vcpu_handle.is_leaving = false;
         (vcpu_handle.last_closed, vcpu_handle.last_reported) = (None, None);
-        for thread in &vcpu_handle.threads {
+        for thread in vcpu_handle.threads() {
             self.tracker.owners.remove(&thread.tid);
         }
         Some(vcpu_handle)
@@ -310,7 +310,7 @@ impl<E: Executor> Core<E> {
                 continue;
             }
             let (id, mode) = (vcpu_handle.id, vcpu_handle.mode());
-            let before = vcpu_handle.threads.is_empty().then(|| vcpu_handle.meter(mode));
+            let before = vcpu_handle.threads().is_empty().then(|| vcpu_handle.meter(mode));
             let result = vcpu_handle.settle();
             // It ran though no thread of it is known: `exec` changes a thread's number.
             let is_unknown = before.is_some_and(|before| vcpu_handle.meter(mode) > before);
@@ -338,6 +338,7 @@ impl<E: Executor> Core<E> {
                 && !vcpu_handle.is_leaving;
             vcpu_handle.want = if frozen { Level::Frozen } else { Level::Watched };
         }
+        self.ranks.order.clear();
         if self.is_closed() {
             return;
         }
@@ -354,9 +355,8 @@ impl<E: Executor> Core<E> {
     fn want(&mut self) {
         let Self { id, run_queue, vcpu_handles, ranks, means, memory, .. } = self;
         let most = ranks.crowd.most();
-        ranks.order.clear();
-        // Whether one behind it is readied too.
-        let mut ready = |grant: &Grant, mode: Mode| {
+        // Up to the first behind which none is readied.
+        law::each_entry(run_queue, memory.reads(), |grant, mode| {
             let Some(index) = position(vcpu_handles, grant.vcpu) else { return true };
             let vcpu_handle = &mut vcpu_handles[index];
             if !law::may_run(grant, mode, Instant::ZERO, &Reading(vcpu_handle)) {
@@ -374,13 +374,7 @@ impl<E: Executor> Core<E> {
                 Mode::Background => vcpu_handle.want = Level::Background,
             }
             !vcpu_handle.is_runnable() || mode == Mode::Foreground && means.fifo
-        };
-        let is_open = |mode| law::is_open(run_queue, memory.reads(), mode);
-        let goes_on = !is_open(Mode::Foreground)
-            || run_queue.foreground.iter().all(|grant| ready(grant, Mode::Foreground));
-        if goes_on && is_open(Mode::Background) {
-            _ = run_queue.background.iter().all(|grant| ready(grant, Mode::Background));
-        }
+        });
     }
 
     /// While the foreground has the core nothing in the background runs, frozen or not: what may
@@ -444,11 +438,9 @@ impl<E: Executor> Core<E> {
         if self.is_relieved {
             return;
         }
-        for place in 0..self.run_queue.foreground.len() {
-            let Some(index) = self.index(self.run_queue.foreground[place].vcpu) else { continue };
-            if let want @ Level::Foreground(_) = self.vcpu_handles[index].want {
-                self.start(index, want);
-            }
+        for place in 0..self.ranks.order.len() {
+            let index = self.ranks.order[place].0;
+            self.start(index, self.vcpu_handles[index].want);
         }
         for index in 0..self.vcpu_handles.len() {
             let vcpu_handle = &self.vcpu_handles[index];
@@ -500,7 +492,7 @@ impl<E: Executor> Core<E> {
             }
         }
         let vcpu_handle = &mut self.vcpu_handles[index];
-        let threads = vcpu_handle.threads.len();
+        let threads = vcpu_handle.threads().len();
         // Between other levels no class is set.
         let sets = [was, level].iter().any(|level| matches!(level, Level::Foreground(_)));
         let begun = (sets && Crowd::measures(threads)).then(|| self.exec.now());

@@ -392,7 +392,7 @@ impl<K: Kernel> ManagedCore<K::Handle> for KernelCore<K> {
         loop {
             let vcpu_handle = &mut self.vcpu_handles[index];
             result = result.and(vcpu_handle.rescan());
-            let new = vcpu_handle.threads.iter().map(|thread| thread.tid);
+            let new = vcpu_handle.threads().iter().map(|thread| thread.tid);
             let new: Vec<_> = new.filter(|tid| !known.contains(tid)).collect();
             if new.is_empty() || result.is_err() {
                 break;

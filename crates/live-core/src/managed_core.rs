@@ -163,14 +163,6 @@ impl<E: Executor> ManagedCore<E::Handle> for Core<E> {
     fn start(&mut self, woke: Option<Instant>, now: Instant) {
         self.act(woke, now, Self::starts);
     }
-    fn carry_out(&mut self, woke: Option<Instant>, cause: Option<Instant>, now: Instant) {
-        self.act(woke, now, |core| {
-            core.judge();
-            core.stops();
-            core.starts();
-        });
-        self.note_first(cause, now);
-    }
     fn note_first(&mut self, cause: Option<Instant>, decided: Instant) {
         self.note_first(cause, decided);
     }

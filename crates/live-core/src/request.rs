@@ -69,7 +69,7 @@ impl VcpuStatus {
         };
         self.foreground = vcpu_handle.meter(Mode::Foreground);
         self.background = vcpu_handle.meter(Mode::Background);
-        self.threads = vcpu_handle.threads.len();
+        self.threads = vcpu_handle.threads().len();
     }
 }
 

@@ -78,8 +78,8 @@ pub struct VcpuHandle<H> {
     /// What actions on it are carried out by.
     pub handle: H,
     /// In the order of their numbers.
-    pub threads: Vec<Thread>,
-    /// How many of them have something to run, as far as seen: asked several times a decision.
+    threads: Vec<Thread>,
+    /// How many of them are [`Thread::runnable`]: asked several times a decision.
     runnable: usize,
     /// The times between which `threads` was read from the kernel last: births before the first and
     /// ends before the second are in it already.
@@ -194,6 +194,10 @@ impl<H: Handle> VcpuHandle<H> {
     /// Its meter of `mode` reads this, as who counts it elsewhere says.
     pub const fn set_meter(&mut self, mode: Mode, reading: Duration) {
         self.meter_ns[mode as usize] = reading.ticks();
+    }
+    /// Its threads, in the order of their numbers.
+    pub fn threads(&self) -> &[Thread] {
+        &self.threads
     }
     /// Whether any of its threads has something to run, as far as seen.
     pub const fn is_runnable(&self) -> bool {

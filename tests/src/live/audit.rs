@@ -280,7 +280,7 @@ fn held_as_believed(
         Level::Foreground(level) => level,
         Level::Background | Level::Watched | Level::Frozen => 0,
     };
-    for thread in &vcpu_handle.threads {
+    for thread in vcpu_handle.threads() {
         let it = &world.threads[world.place(thread.tid)];
         if !it.gone && it.level != level {
             return Err(format!(

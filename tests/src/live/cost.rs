@@ -18,8 +18,8 @@ pub enum LiveCall {
     Clock,
     /// The meter of a VCPU that has run since it was last read, or a counter.
     Meter,
-    /// The meter of one that has not, which its event's page says: no system call where the kernel
-    /// renews that page when the VCPU comes on a core, which is tried at the start of a run.
+    /// The meter of one that has not since it was read on the core where it sits, which its event's
+    /// page says: no system call where the kernel renews that page when the VCPU comes on a core.
     Page,
     /// The level of a thread.
     Level,
@@ -126,6 +126,14 @@ pub(super) fn beside<T>(work: impl FnOnce() -> T) -> T {
     done
 }
 
+/// Counts a call.
+pub(super) fn count(call: LiveCall) {
+    CALLS.with(|calls| {
+        let calls = &calls[call as usize];
+        calls.set(calls.get() + 1);
+    });
+}
+
 /// Does what the machine asks for, and counts it unless the machine begins or ends.
 pub(super) fn serve<T>(call: LiveCall, work: impl FnOnce() -> T) -> T {
     serve_as(|| (Some(call), work()))
@@ -136,12 +144,7 @@ pub(super) fn serve<T>(call: LiveCall, work: impl FnOnce() -> T) -> T {
 pub(super) fn serve_as<T>(work: impl FnOnce() -> (Option<LiveCall>, T)) -> T {
     beside(|| {
         let (call, done) = work();
-        if let Some(call) = call {
-            CALLS.with(|calls| {
-                let calls = &calls[call as usize];
-                calls.set(calls.get() + u64::from(INSIDE.get()));
-            });
-        }
+        call.filter(|_| INSIDE.get()).into_iter().for_each(count);
         done
     })
 }
@@ -191,9 +194,9 @@ impl LiveCase {
     }
 
     /// Plays it, as [`LiveCase::cost`], and says how long policy and machine took a decision on
-    /// this host, in nanoseconds, without what they asked the simulated one for; where they are
-    /// fast, what taking the time costs is a part that is known to a tenth or so. Before an agent
-    /// wakes so many bytes are walked through, so that the near caches hold nothing of the machine.
+    /// this host, in nanoseconds, without what they asked the simulated one for and without what
+    /// reading the clock around that takes. Before an agent wakes so many bytes are walked through,
+    /// so that the near caches hold nothing of the machine.
     ///
     /// # Errors
     /// What was wrong.

@@ -1,6 +1,6 @@
 //! The simulated host as the state of a core asks it: what each call costs, and what is refused.
 
-use super::cost::{LiveCall, beside, serve, serve_as};
+use super::cost::{LiveCall, beside, count, serve, serve_as};
 use super::world::World;
 use maracas_core::journal::Recolored;
 use maracas_core::memory::CachePart;
@@ -111,6 +111,8 @@ pub(super) struct Shared {
     pub(super) faults: LiveFaults,
     /// Cores are of several kinds: the progress of programs is counted.
     pub(super) is_uneven: bool,
+    /// The core whose agent acts.
+    pub(super) acting: Cell<usize>,
     pub(super) calls: Cell<u64>,
     /// The runtime was killed: nothing is carried out any more.
     pub(super) dead: Cell<bool>,
@@ -263,6 +265,8 @@ pub(super) struct SimVcpu {
     read: Vec<u64>,
     /// Progress that was reported.
     gained: u64,
+    /// Its meter was read last by the agent of the core where it sits.
+    is_on_page: bool,
     /// When its programs have recoloured their pages.
     colored_at: Cell<u64>,
     error: Cell<i32>,
@@ -272,8 +276,9 @@ impl SimVcpu {
     pub(super) fn new(shared: Rc<Shared>, group: usize) -> Self {
         let seen = vec![0; shared.world.borrow().cpus.len()];
         let (before, read) = (seen.clone(), seen.clone());
-        let (core, gained, colored_at, error) = (None, 0, Cell::new(0), Cell::new(0));
-        Self { shared, group, core, seen, before, read, gained, colored_at, error }
+        let (core, gained, is_on_page) = (None, 0, false);
+        let (colored_at, error) = (Cell::new(0), Cell::new(0));
+        Self { shared, group, core, seen, before, read, gained, is_on_page, colored_at, error }
     }
     /// Whether a freeze was refused that its core has not learned of.
     pub(super) const fn is_refused(&self) -> bool {
@@ -357,7 +362,8 @@ impl Handle for SimVcpu {
     fn ran(&mut self) -> io::Result<u64> {
         serve_as(|| {
             let ran = self.count_service();
-            let is_on_page = matches!(ran, Ok(0));
+            let is_on_page = matches!(ran, Ok(0)) && self.is_on_page;
+            self.is_on_page = self.core == Some(self.shared.acting.get());
             (Some(if is_on_page { LiveCall::Page } else { LiveCall::Meter }), ran)
         })
     }
@@ -414,7 +420,12 @@ impl Handle for SimVcpu {
     }
     fn memory(&mut self) -> (u64, u64) {
         let is_counted = matches!(self.shared.faults.meters, Meters::Vcpus | Meters::Both);
-        serve_as(|| (is_counted.then_some(LiveCall::Meter), self.count_memory()))
+        // One counter for reads, one for references.
+        let counter = is_counted.then_some(LiveCall::Meter);
+        serve_as(|| {
+            counter.into_iter().for_each(count);
+            (counter, self.count_memory())
+        })
     }
     fn recolor(&mut self, _: CachePart) -> io::Result<Recoloring> {
         serve(LiveCall::Other, || {

@@ -4,7 +4,7 @@ use super::LiveCase;
 use super::around::{Around, Decider};
 use super::audit::Audit;
 use super::clients::{Ask, Clients, Due};
-use super::cost::{machine, wakes};
+use super::cost::{LiveCall, count, machine, wakes};
 use super::host::{Meters, Shared, SimCore};
 use super::world::World;
 use crate::Dice;
@@ -98,6 +98,7 @@ impl Rig {
             world: RefCell::new(world),
             faults,
             is_uneven: system.cores.iter().any(|core| core.class > 0),
+            acting: Cell::new(0),
             calls: Cell::new(0),
             dead: Cell::new(false),
             is_willing: Cell::new(false),
@@ -215,6 +216,12 @@ impl Rig {
         world.cpus[core].called.get_or_insert(now);
     }
 
+    /// An agent calls that of another core, which takes a call of each.
+    fn call(&mut self, core: CoreId) {
+        (0..2).for_each(|_| count(LiveCall::Other));
+        self.ring(usize::from(core.0));
+    }
+
     /// Those that were called will wake. Whether any of them will earlier than it would have.
     fn answer_calls(&mut self, now: u64) -> bool {
         let mut is_called = false;
@@ -259,6 +266,7 @@ impl Rig {
     /// An agent wakes, looks, decides, sleeps; or goes on, once it has its core again.
     fn cycle(&mut self, place: usize) -> Result<(), String> {
         let id = CoreId(place as u16);
+        self.shared.acting.set(place);
         match std::mem::take(&mut self.agents[place].is_kept) {
             true => self.consult(id, None)?,
             false => self.look(place)?,
@@ -307,6 +315,7 @@ impl Rig {
         };
         self.befall(place);
         let agent = self.agents[place];
+        count(LiveCall::Clock);
         let now = self.shared.now();
         let late = now.ticks().saturating_sub(agent.due);
         let core = &mut self.decider.host.cores[place];
@@ -423,10 +432,8 @@ impl Rig {
         self.groups.news.fill(false);
         self.take_back();
         let called = machine(|| self.decider.round(core, woke));
-        for core in called.iter() {
-            self.unseen = true;
-            self.ring(usize::from(core.0));
-        }
+        self.unseen |= !called.is_empty();
+        called.iter().for_each(|core| self.call(core));
         let now = self.shared.world.borrow().now;
         if !self.shared.dead.get() && self.clients.learn(&mut self.decider.host, now)? {
             self.ring(0);
@@ -461,10 +468,8 @@ impl Rig {
         let called = machine(|| own.round(core, woke));
         own.host.own = None;
         std::mem::swap(&mut self.decider.host, &mut own.host);
-        for core in called.iter() {
-            self.groups.news[group] = true;
-            self.ring(usize::from(core.0));
-        }
+        self.groups.news[group] |= !called.is_empty();
+        called.iter().for_each(|core| self.call(core));
         let faults = self.shared.faults;
         if faults.kept_one_in != 0 && self.dice.one_in(faults.kept_one_in) {
             let now = self.shared.world.borrow().now;

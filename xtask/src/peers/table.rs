@@ -18,8 +18,8 @@ pub(super) struct Row {
     case: Case,
     state: &'static str,
     answers: [Vec<Answer>; SIDES.len()],
-    /// SchedCAT's rates in the reference, beside our counters.
-    reference: Vec<f64>,
+    /// Our rate with counters to SchedCAT's in the reference, right after.
+    beside: Vec<f64>,
     failed: [Option<String>; SIDES.len()],
     /// What else is to be said of it.
     notes: Vec<String>,
@@ -31,8 +31,8 @@ type Middle = [f64; 3];
 impl Row {
     pub(super) fn new(case: &Case, state: &'static str) -> Self {
         let (answers, failed) = Default::default();
-        let (reference, notes) = Default::default();
-        Self { case: case.clone(), state, answers, reference, failed, notes }
+        let (beside, notes) = Default::default();
+        Self { case: case.clone(), state, answers, beside, failed, notes }
     }
 
     /// Takes an answer down.
@@ -43,9 +43,9 @@ impl Row {
         }
     }
 
-    /// Takes an answer of SchedCAT's in the reference down.
-    pub(super) fn note_reference(&mut self, answer: Answer) {
-        self.reference.push(rate(&answer));
+    /// Takes our answer down beside SchedCAT's in the reference, if there are both.
+    pub(super) fn note_beside(&mut self, answers: Option<(&Answer, &Answer)>) {
+        self.beside.extend(answers.map(|(ours, theirs)| rate(ours) / rate(theirs)));
     }
 
     /// What it aims at where SchedCAT is as fast as the reference, if it has such an aim.
@@ -232,8 +232,7 @@ fn aims(rows: &[Row]) -> String {
     }
     for (row, aim) in rows.iter().filter_map(|row| row.aim().map(|aim| (row, aim))) {
         let Case { policy, load, .. } = row.case;
-        let rates = row.rates(COUNTERS).into_iter().zip(&row.reference);
-        let scaled = middle(rates.map(|(ours, theirs)| ours / theirs * REFERENCE / 1e6).collect());
+        let scaled = middle(row.beside.iter().map(|ratio| ratio * REFERENCE / 1e6).collect());
         let range = scaled
             .map_or_else(String::new, |[least, _, most]| format!(" ({least:.2} to {most:.2})"));
         let _ = writeln!(
@@ -306,8 +305,7 @@ mod tests {
         assert_eq!(cases.iter().filter(|case| case.is_reference()).count(), 1);
         // The host is at half its speed in the second round.
         for (ours, theirs) in [(1.25, 0.25), (2.0, 0.5), (1.0, 0.2)] {
-            warm.note(COUNTERS, Ok(vec![1e6, 0.0, ours]));
-            warm.note_reference(vec![1e6, 0.0, theirs]);
+            warm.note_beside(Some((&vec![1e6, 0.0, ours], &vec![1e6, 0.0, theirs])));
         }
         let text = text(&[warm], &WHOLE, "log-uniform");
         let aim = "at least 0.7 million | 20 on 4 | 0.70, met (0.70 to 0.88) |";

@@ -5,8 +5,8 @@ use super::*;
 impl<H: Host> Decider<H> {
     /// Makes the cores do what the plan says: all moves and stops, then all starts; on the cores of
     /// `touched` whatever the plan says. The cores whose own agents must move what runs there are
-    /// put into `called`, where none was before. The agent of `own` acts, which woke and enforced
-    /// at `woke`, where that is known.
+    /// put into `called`, which must be empty. The agent of `own` acts, which woke and enforced at
+    /// `woke`, where that is known.
     pub(super) fn enact(
         &mut self,
         touched: &mut CoreSet,

@@ -187,13 +187,15 @@ impl Jobs {
         ended
     }
 
+    /// Whether programs have learned of all releases.
+    pub(super) const fn are_observed(&self) -> bool {
+        self.unobserved.is_empty()
+    }
+
     /// Calls `release` with the jobs of which a program may learn: those whose VCPU is where the
     /// run queue is on which it stands. One that woke before would run where it was, for a moment
     /// and at no priority, and could not be moved there but by stopping it.
     pub(super) fn announce(&mut self, run_queue: &RunQueue, mut release: impl FnMut(&Job)) {
-        if self.unobserved.is_empty() {
-            return;
-        }
         self.unobserved.retain(|job| {
             let stands = stands(run_queue, job.id.vcpu);
             if stands {

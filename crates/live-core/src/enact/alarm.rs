@@ -261,7 +261,7 @@ impl<E: Executor> Core<E> {
             }
         }
         let waits = |vcpu_handle: &VcpuHandle<E::Handle>| {
-            held(vcpu_handle) && !vcpu_handle.threads.is_empty()
+            held(vcpu_handle) && !vcpu_handle.threads().is_empty()
         };
         if self.run_queue.background_allowed && self.vcpu_handles.iter().any(waits) {
             // The end of a slice, or the return of a budget, that comes soon after is as good a

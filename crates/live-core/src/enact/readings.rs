@@ -4,7 +4,8 @@ use crate::{Handle, VcpuHandle};
 use maracas_core::contract::Mode;
 use maracas_core::{Duration, VcpuId, dispatch as law};
 
-/// What is known of a VCPU handle, as the law asks for it: of no other VCPU.
+/// What is known of one VCPU handle, whichever VCPU the law asks for: for that handle's grants
+/// alone.
 pub(crate) struct Reading<'a, H>(pub(crate) &'a VcpuHandle<H>);
 
 impl<H: Handle> law::Readings for Reading<'_, H> {

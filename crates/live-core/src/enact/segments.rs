@@ -502,7 +502,7 @@ impl<E: Executor> Core<E> {
         if std::mem::take(&mut vcpu_handle.relisted) {
             let owners = &mut self.tracker.owners;
             owners.retain(|tid, owner| *owner != vcpu_handle.id || vcpu_handle.place(*tid).is_ok());
-            owners.extend(vcpu_handle.threads.iter().map(|thread| (thread.tid, vcpu_handle.id)));
+            owners.extend(vcpu_handle.threads().iter().map(|thread| (thread.tid, vcpu_handle.id)));
         }
     }
 }

@@ -163,10 +163,16 @@ impl<C: Contention> Machine<'_, C> {
                 self.settle(core);
             }
             // Mostly it is only the model that wants to be asked: then all run what they ran.
-            debug_assert!(changed || self.keeps_resident(core), "core{core} runs another program");
-            if changed && !self.keeps_resident(core) {
-                same = false;
-                stale.insert(CoreId(core as u16));
+            debug_assert!(
+                changed || self.residents[core] == self.resident(core),
+                "core{core} runs another program"
+            );
+            if changed {
+                let resident = self.resident(core);
+                if std::mem::replace(&mut self.residents[core], resident) != resident {
+                    same = false;
+                    stale.insert(CoreId(core as u16));
+                }
             }
         }
         if !same {
@@ -179,12 +185,11 @@ impl<C: Contention> Machine<'_, C> {
         }
     }
 
-    /// Whether the same program runs on a core as when speeds were resolved last; notes which does.
-    fn keeps_resident(&mut self, core: usize) -> bool {
+    /// What runs on a core.
+    fn resident(&self, core: usize) -> Option<Resident> {
         let running = self.cores[core].running;
-        let resident = (running != NONE)
-            .then(|| Resident { vcpu: VcpuId(running), program: self.demands.current(running) });
-        std::mem::replace(&mut self.residents[core], resident) == resident
+        let program = || self.demands.current(running);
+        (running != NONE).then(|| Resident { vcpu: VcpuId(running), program: program() })
     }
 
     /// Brings every counter up to now.

@@ -406,7 +406,8 @@ impl CacheModel {
         for (region, placed) in regions.iter().zip(&mut room.placed) {
             if region.bits & stale != 0 {
                 fill(region, &room.running, steady, placed);
-                placed.at_most = region.at_most(&sets[region.kind], &placed.inflows);
+                placed.together_at_most =
+                    region.together_at_most(&sets[region.kind], &placed.inflows);
             }
             if placed.full {
                 continue;

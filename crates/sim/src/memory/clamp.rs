@@ -12,10 +12,12 @@ pub(super) trait Clamp {
 impl Clamp for f64 {
     #[inline]
     fn at_least(self, least: Self) -> Self {
+        debug_assert!(!least.is_nan(), "the bound is no number");
         if self > least { self } else { least }
     }
     #[inline]
     fn at_most(self, most: Self) -> Self {
+        debug_assert!(!most.is_nan(), "the bound is no number");
         if self < most { self } else { most }
     }
 }

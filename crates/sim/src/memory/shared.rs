@@ -90,7 +90,7 @@ struct Slot {
     program: Option<u32>,
     /// Its requestor, if it misses at all.
     entry: Option<Entry>,
-    /// How long its reads take, ns; 0 where it does not miss.
+    /// How long the reads of its last requestor take, ns; 0 where it did not miss.
     latency_ns: f64,
     miss_ratio: f64,
     /// The programs for which the cache was asked for it: program, phase and lines held then.
@@ -280,8 +280,8 @@ impl SharedMemory {
         }
     }
 
-    /// Slots what runs, each with what it does now and how often it misses. Whether the same
-    /// requestors are where they were.
+    /// Slots what runs, each with what it does now and how often it misses. Whether there are
+    /// requestors, and all are where they were.
     fn slot(&mut self, running: &[Option<Resident>]) -> bool {
         let mut same = true;
         self.set.clear();
@@ -334,7 +334,8 @@ impl SharedMemory {
         let Self { set, solutions, tenants, stretches, .. } = self;
         let mut solved: &[Solved] = &[];
         if same {
-            solutions.hits += 1 + u64::from(self.controller.is_watched());
+            let times = if self.controller.is_watched() { 2 } else { 1 };
+            solutions.answered_again(times);
         } else {
             set.sort_unstable();
             if self.controller.is_watched() {
@@ -477,8 +478,8 @@ impl Contention for SharedMemory {
     }
 
     fn effort(&self) -> Effort {
-        let Solutions { solves, hits, .. } = self.solutions;
-        Effort { changes: self.changes, looks: self.looks, solves, known: hits }
+        let (solves, known) = self.solutions.effort();
+        Effort { changes: self.changes, looks: self.looks, solves, known }
     }
 
     fn pages_to_copy(&self, program: u32, colors: Option<CachePart>) -> u64 {

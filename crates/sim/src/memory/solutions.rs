@@ -85,9 +85,9 @@ pub(super) struct Solutions {
     requestors: Vec<Requestor>,
     solved: Vec<Solved>,
     /// How often the law was solved.
-    pub(super) solves: u64,
+    solves: u64,
     /// How often a solution was known.
-    pub(super) hits: u64,
+    hits: u64,
 }
 
 impl Solutions {
@@ -140,6 +140,15 @@ impl Solutions {
     /// Z of a requestor: its time per miss in which it waits for no read, ns.
     pub(super) fn think_ns(&self, entry: Entry) -> f64 {
         self.kinds[(entry >> 16) as usize].think_ns / ratio_of_step(entry as u16)
+    }
+
+    /// How often the law was solved, and how often a solution was known.
+    pub(super) const fn effort(&self) -> (u64, u64) {
+        (self.solves, self.hits)
+    }
+    /// The set that was answered last is answered so many times more, by what was said then.
+    pub(super) const fn answered_again(&mut self, times: u64) {
+        self.hits += times;
     }
 
     /// The answers for a set, by its sorted order.

@@ -29,6 +29,7 @@ use stack::Stack;
 
 /// A program holds what it can within this many lines: lines are whole.
 const HALF_A_LINE: f64 = 0.5;
+
 /// What one running program brings into a region.
 #[derive(Clone, Debug)]
 pub(super) struct Inflow {
@@ -62,8 +63,9 @@ pub(super) struct Inflow {
 pub(super) struct Placed {
     pub(super) inflows: Vec<Inflow>,
     /// What they can hold together.
-    pub(super) at_most: f64,
-    /// All of them hold all they can: nothing changes until others run.
+    pub(super) together_at_most: f64,
+    /// All of them hold all they can, and the stack is settled: nothing changes here until others
+    /// run, or all is filled anew.
     pub(super) full: bool,
 }
 
@@ -82,6 +84,7 @@ impl Inflow {
         share: 0.0,
         beyond: 0.0,
     };
+
     /// Its lines among which evictions are shared.
     #[inline]
     fn sharing(&self, young: bool) -> f64 {
@@ -213,7 +216,7 @@ impl Region {
         }
     }
     /// What those that run can hold together.
-    pub(super) fn at_most(&self, sets: &Sets, inflows: &[Inflow]) -> f64 {
+    pub(super) fn together_at_most(&self, sets: &Sets, inflows: &[Inflow]) -> f64 {
         let wanted: f64 = inflows.iter().map(|inflow| inflow.wanted).sum();
         sets.kept(sets.trials_of(wanted / self.sets)) * self.sets
     }
@@ -277,14 +280,14 @@ impl Region {
         if time <= 0.0 {
             return;
         }
-        let Placed { inflows, at_most, full } = placed;
-        let at_most = *at_most;
+        let Placed { inflows, together_at_most, full: is_full } = placed;
+        let at_most = *together_at_most;
         if replacement == Replacement::Lru {
             self.stack.used(time, inflows);
         }
         self.look_up(inflows);
         if rests(inflows) {
-            *full = inflows.iter().all(Inflow::holds_all) && self.stack.is_settled();
+            *is_full = inflows.iter().all(Inflow::holds_all) && self.stack.is_settled();
             return;
         }
         let mut left = time;
@@ -413,12 +416,12 @@ impl Region {
 
     /// Where things go from here; inflows are cut to what comes.
     pub(super) fn flow(&self, sets: &Sets, replacement: Replacement, placed: &mut Placed) -> Flow {
-        let Placed { inflows, at_most, .. } = placed;
+        let Placed { inflows, together_at_most, .. } = placed;
         self.look_up(inflows);
         if rests(inflows) {
             return Flow::NONE;
         }
-        let stand = self.stand(sets, replacement, *at_most, inflows);
+        let stand = self.stand(sets, replacement, *together_at_most, inflows);
         let (lines, free) = match stand.crowded {
             true => (stand.total, 0.0),
             false => (self.lines, (self.lines - stand.total).at_least(0.0)),

@@ -86,15 +86,15 @@ impl Step {
 struct Places {
     /// By the first digits of a number, from high to low: how many values of the table have higher
     /// ones.
-    higher: Vec<u16>,
+    higher: Vec<u32>,
 }
 
 /// Digits of a number that its place is looked up by: 128 to an octave.
 const PLACE_DIGITS: u32 = 7;
 const PLACE_CUT: u32 = f64::MANTISSA_DIGITS - 1 - PLACE_DIGITS;
-/// The place of the highest number, 2^6, among such digits (IEEE 754: bias 1023), and of the
-/// lowest: what is beyond shares their places.
-const HIGHEST: u64 = (1023 + 6) << PLACE_DIGITS;
+/// The place of the highest number, 2^10, the most ways that a cache may have, among such digits
+/// (IEEE 754: bias 1023), and of the lowest: what is beyond shares their places.
+const HIGHEST: u64 = (1023 + 10) << PLACE_DIGITS;
 const LOWEST: u64 = (1023 - 40) << PLACE_DIGITS;
 
 impl Places {
@@ -109,14 +109,14 @@ impl Places {
             while numbers.get(at).is_some_and(|number| Self::of(*number) < place) {
                 at += 1;
             }
-            at as u16
+            at as u32
         };
         Self { higher: (0..=(HIGHEST - LOWEST) as usize).map(higher).collect() }
     }
     /// The first value of the table that may not be higher than this number; all before are.
     #[inline]
     fn first(&self, number: f64) -> usize {
-        usize::from(self.higher[Self::of(number)])
+        self.higher[Self::of(number)] as usize
     }
 }
 
@@ -406,7 +406,7 @@ mod tests {
 
     #[test]
     fn an_index_finds_what_a_search_of_all_finds() {
-        for (ways, slices) in [(1, 1), (8, 1), (12, 4), (20, 64)] {
+        for (ways, slices) in [(1, 1), (8, 1), (12, 4), (20, 64), (128, 1), (256, 64)] {
             for replacement in [Replacement::Random, Replacement::Lru] {
                 let sets = Sets::new(ways, slices, replacement);
                 let from = ways as usize + 1;

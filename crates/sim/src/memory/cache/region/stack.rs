@@ -43,9 +43,10 @@ impl Stack {
 
     /// `program` has no lines here any more.
     pub(super) fn empty(&mut self, program: usize) {
-        let own = self.layers.iter_mut().filter(|layer| layer.program == program);
-        own.for_each(|layer| layer.lines = 0.0);
-        self.untidy = true;
+        for layer in self.layers.iter_mut().filter(|layer| layer.program == program) {
+            layer.lines = 0.0;
+            self.untidy = true;
+        }
     }
 
     /// What a program that runs used since it was switched in.
@@ -57,7 +58,7 @@ impl Stack {
     }
 
     /// Whether those that run have lines on top alone, and nothing is to be tidied: as long as they
-    /// run, only what sinks changes.
+    /// run, that they use lines again changes nothing.
     pub(super) fn is_settled(&self) -> bool {
         !self.mixed && !self.untidy
     }
@@ -109,6 +110,7 @@ impl Stack {
             if place == 0 {
                 continue;
             }
+            // The last of `inflows` is on top.
             let inflow = &mut inflows[top.len() - place];
             let unused = *inflow.unused.get_or_insert_with(|| exp(-inflow.reuse * time));
             let stays = layer.lines * unused;
@@ -166,19 +168,19 @@ impl Stack {
         }
     }
 
-    /// All below the top sinks by so many trials in so many sets, `from` so many lines above it
-    /// before, of which so many are kept, and is lost from `held`. On top is what those that run
-    /// then hold besides.
+    /// All below the top sinks by `more` trials in `count` sets; what is lost thereby is taken from
+    /// `held`. The layers on top had the first of `above` lines before and have the second now. On
+    /// top is what those that run hold besides.
     pub(super) fn sink(
         &mut self,
         sets: &Sets,
         count: f64,
-        from: (f64, f64),
+        above: (f64, f64),
         more: f64,
         held: &mut [f64],
     ) {
         self.top_up(held);
-        let (mut above, mut kept_above) = from;
+        let (mut above, mut kept_above) = above;
         for layer in &mut self.layers[self.top..] {
             above += layer.lines;
             let kept = sets.kept(sets.trials(above / count) + more) * count;
