@@ -44,7 +44,10 @@ pub(crate) fn count(
     while let Ok(text) = fs::read_to_string(folder.join(format!("out.{}", figures.len() + 1))) {
         let total = text.lines().find_map(|line| line.strip_prefix("totals: "));
         let total: u64 = total.and_then(|total| total.trim().parse().ok()).expect("a number");
-        figures.push(total - beside.map_or(0, |name| called(&text, name)));
+        assert!(total > 0, "nothing was counted in {inside}: another name, or inlined");
+        let outside = beside.map_or(0, |name| called(&text, name));
+        assert!(beside.is_none() || outside > 0, "{beside:?} was not called: inlined?");
+        figures.push(total - outside);
     }
     fs::remove_dir_all(folder).expect("the folder can be removed");
     (String::from_utf8_lossy(&run.stdout).into_owned(), figures)

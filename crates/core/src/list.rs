@@ -12,7 +12,7 @@ const PART: usize = 64;
 
 /// So few entries are searched and moved one by one, which takes fewer instructions than the set-up
 /// of a search by halves or of a rotation (docs/results.md, "What a decision asks for").
-const NEAR: usize = 4;
+const FEW: usize = 4;
 
 /// A list in parts: to put an entry in or take one out moves those of one part only, where a `Vec`
 /// moves all behind it.
@@ -199,7 +199,7 @@ impl<T> List<T> {
 /// As [`slice::partition_point`]; so few are looked at one by one.
 #[inline]
 fn partition_point<T>(entries: &[T], mut is_before: impl FnMut(&T) -> bool) -> usize {
-    if entries.len() <= NEAR {
+    if entries.len() <= FEW {
         entries.iter().position(|entry| !is_before(entry)).unwrap_or(entries.len())
     } else {
         entries.partition_point(is_before)
@@ -209,7 +209,7 @@ fn partition_point<T>(entries: &[T], mut is_before: impl FnMut(&T) -> bool) -> u
 /// The first entry goes behind the others.
 #[inline]
 fn rotate_left<T>(entries: &mut [T]) {
-    if entries.len() <= NEAR {
+    if entries.len() <= FEW {
         (1..entries.len()).for_each(|place| entries.swap(place - 1, place));
     } else {
         entries.rotate_left(1);
@@ -219,7 +219,7 @@ fn rotate_left<T>(entries: &mut [T]) {
 /// The last entry goes before the others.
 #[inline]
 fn rotate_right<T>(entries: &mut [T]) {
-    if entries.len() <= NEAR {
+    if entries.len() <= FEW {
         (1..entries.len()).rev().for_each(|place| entries.swap(place - 1, place));
     } else {
         entries.rotate_right(1);

@@ -15,6 +15,7 @@ impl<H: Host> Decider<H> {
         decided: Instant,
         called: &mut CoreSet,
     ) {
+        debug_assert!(called.is_empty(), "{called:?} would be touched, and its cause late");
         // The older one counts: what was put off has waited since then.
         let cause = self.late_cause.take().or(self.cause);
         for core in self.plan.dirty().iter() {
