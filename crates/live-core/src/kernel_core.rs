@@ -384,7 +384,9 @@ impl<K: Kernel> ManagedCore<K::Handle> for KernelCore<K> {
         Some(self.vcpu_handles.swap_remove(index))
     }
     /// Each thread that is born of one which belongs to the VCPU does so too. So it is enough to
-    /// go on until all that are listed belonged to it before.
+    /// go on until all that are listed belonged to it before. The scheduler in the kernel never
+    /// sees a real-time thread, as that of a process that was running already may be: each is made
+    /// an ordinary one.
     fn list_threads(&mut self, vcpu: VcpuId) {
         let Some(index) = self.index(vcpu) else { return };
         let mut known: Vec<i32> = Vec::new();
@@ -398,7 +400,8 @@ impl<K: Kernel> ManagedCore<K::Handle> for KernelCore<K> {
                 break;
             }
             for tid in &new {
-                let joined = self.kernel.join(*tid, vcpu);
+                let handle = &mut self.vcpu_handles[index].handle;
+                let joined = self.kernel.join(*tid, vcpu).and_then(|()| handle.set_level(*tid, 0));
                 result =
                     result.and(joined.or_else(|it| if is_gone(&it) { Ok(()) } else { Err(it) }));
             }

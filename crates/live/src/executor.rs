@@ -115,7 +115,8 @@ pub(crate) fn open(
 /// `counts` names.
 pub(crate) fn sense(core: &mut Core, monitor: Option<Box<dyn Meter>>, counts: VcpuEvents) {
     let fd = monitor.as_ref().and_then(|monitor| monitor.fd());
-    let listened = fd.map_or(Ok(()), |fd| core.exec.poll.add(fd, Token::Meter));
+    // By edges: an event that lost its counter counts as ready without end (Linux 6.15).
+    let listened = fd.map_or(Ok(()), |fd| core.exec.poll.add_edges(fd, Token::Meter));
     core.trouble = core.trouble.take().or(listened.err());
     (core.exec.monitor, core.exec.counts) = (monitor, counts);
     let (reads, references) = (counts.reads.is_some(), counts.references.is_some());

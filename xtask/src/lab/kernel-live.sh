@@ -52,6 +52,16 @@ after() { # NAME
     echo "fact clean $(maracas clean 2>&1 | tail -n 1)"
     tail -n 3 "/tmp/$1.err" >&2
 }
+# Suspends the host to memory, and its clock wakes it: all cores but one go off line on the way.
+suspend_host() {
+    alarm=/sys/class/rtc/rtc0/wakealarm
+    before=$(cat /sys/power/suspend_stats/success)
+    echo 0 > $alarm
+    echo +4 > $alarm
+    echo deep > /sys/power/mem_sleep
+    echo mem > /sys/power/state
+    echo "fact suspended $(($(cat /sys/power/suspend_stats/success) - before))"
+}
 replayed() { # NAME
     maracas replay "/tmp/$1.journal" > /tmp/replay.out 2>&1
     echo "fact replay $?"
@@ -183,16 +193,20 @@ hotplug)
     grep -q 'off line\|hotplug\|going offline' /tmp/hotplug.err && echo "fact said why"
     ;;
 suspend)
-    # The host is suspended to memory, and its clock wakes it: all cores but one go off line on the way.
     begin /lab/plain.toml 30 suspend
-    alarm=/sys/class/rtc/rtc0/wakealarm
-    echo 0 > $alarm
-    echo +4 > $alarm
-    echo deep > /sys/power/mem_sleep
-    echo mem > /sys/power/state
-    echo "fact suspended $(cat /sys/power/suspend_stats/success)"
+    suspend_host
     after suspend
     grep -q 'going offline' /tmp/suspend.json && echo "fact said why"
+    ;;
+suspend-agents)
+    # The same where agents hold the budgets: their cores are on line again before they go on.
+    by="--backend agents"
+    is_enabled() { true; }
+    begin /lab/plain.toml 30 suspend-agents
+    suspend_host
+    after suspend-agents
+    grep -A 3 ".trouble." /tmp/suspend-agents.json | tail -n 2 >&2
+    grep -q 'the host was suspended' /tmp/suspend-agents.json && echo "fact said why"
     ;;
 stopped)
     # For a moment: what it had sent holds. For good: it is ended.

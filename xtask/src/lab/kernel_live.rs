@@ -187,6 +187,17 @@ const CASES: &[Case] = &[
         ],
     ),
     befalls(
+        "suspend-agents",
+        &[
+            ("suspended", "1"),
+            ("code", "4"),
+            ("state", "disabled"),
+            ("left", "nothing"),
+            CLEAN,
+            ("said", "why"),
+        ],
+    ),
+    befalls(
         "stopped",
         &[
             ("lives", "after-a-moment"),

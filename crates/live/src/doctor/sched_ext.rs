@@ -3,7 +3,7 @@
 
 use crate::host::platform::is_preempt_rt;
 use crate::in_kernel::NOT_BUILT;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::{fmt, fs};
 
 /// What this kernel shows of sched_ext.
@@ -19,26 +19,27 @@ pub struct SchedExt {
     /// Whether the kernel is built with PREEMPT_RT, which refuses timers of BPF programs
     /// (`bpf_timer`): the verifier says so by EOPNOTSUPP.
     pub realtime: bool,
+    /// The cores that the kernel's balancing leaves out (`isolcpus=`), such as `2-3`, if any: it
+    /// enables no scheduler of this kind beside them (`kernel/sched/ext.c`), though it loads it.
+    pub isolated: Option<String>,
 }
 
 impl SchedExt {
     /// That of this kernel.
     pub fn read() -> Self {
-        Self::below(Path::new("/sys/kernel"), is_preempt_rt())
+        let isolated = word(Path::new("/sys/devices/system/cpu/isolated"));
+        Self { isolated, ..Self::below(Path::new("/sys/kernel"), is_preempt_rt()) }
     }
 
     /// The same by the files of `kernel`, which stands for `/sys/kernel`. They are there since the
     /// kernel was built with `CONFIG_SCHED_CLASS_EXT` and `CONFIG_DEBUG_INFO_BTF`.
     fn below(kernel: &Path, realtime: bool) -> Self {
-        let word = |path: PathBuf| {
-            let text = fs::read_to_string(path).ok()?;
-            Some(text.trim().to_owned()).filter(|text| !text.is_empty())
-        };
         Self {
-            state: word(kernel.join("sched_ext/state")),
-            loaded: word(kernel.join("sched_ext").join("root/ops")),
+            state: word(&kernel.join("sched_ext/state")),
+            loaded: word(&kernel.join("sched_ext").join("root/ops")),
             types: kernel.join("btf/vmlinux").exists(),
             realtime,
+            isolated: None,
         }
     }
 
@@ -54,6 +55,8 @@ impl SchedExt {
         if self.realtime {
             lacks.push("a kernel without PREEMPT_RT, which refuses bpf_timer".to_owned());
         }
+        let isolated = self.isolated.iter();
+        lacks.extend(isolated.map(|cores| format!("no isolated cores (isolcpus=), as {cores}")));
         lacks.extend(self.loaded.iter().map(|name| format!("the end of the scheduler {name}")));
         lacks
     }
@@ -67,6 +70,12 @@ impl SchedExt {
         }
         format!("for maracas run --backend sched-ext: {}", lacks.join("; "))
     }
+}
+
+/// What a file says, if anything.
+fn word(path: &Path) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
 impl fmt::Display for SchedExt {
@@ -132,5 +141,9 @@ mod tests {
             assert!(remedy.contains(word), "{remedy}");
         }
         assert!(!remedy.contains("6.12"), "{remedy}");
+        let files = [("sched_ext/state", "disabled\n"), ("btf/vmlinux", "")];
+        let isolated =
+            SchedExt { isolated: Some("2-3".to_owned()), ..kernel("isolated", &files, false) };
+        assert_eq!(isolated.lacks(), ["no isolated cores (isolcpus=), as 2-3"]);
     }
 }

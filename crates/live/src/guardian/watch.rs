@@ -4,7 +4,7 @@ use super::heartbeats::{Cause, Ending, Heartbeats};
 use super::restore::{self, OnCore};
 use super::stuck::{Act, LOOK, Patrol, Sight};
 use super::{CALL, Charge, GOODBYE, READY, unwatched};
-use crate::clock::monotonic_ns;
+use crate::clock::{boot_ns, monotonic_ns};
 use crate::host::cgroup::{Hierarchies, Hierarchy};
 use crate::host::{HardwareCore, Identity, sched, sys};
 use maracas_live_core::priority;
@@ -105,8 +105,15 @@ fn guard(arguments: Vec<OsString>) -> io::Result<Option<restore::Restored>> {
     let _ = std::fs::write("/proc/self/comm", "maracas");
     let charge = Charge { run, files };
     let freezer = Freezer::start(heartbeats.clone());
-    let mut watch =
-        Watch { hierarchies, charge, heartbeats, patrol: Patrol::new(), freezer, is_said: false };
+    let mut watch = Watch {
+        hierarchies,
+        charge,
+        heartbeats,
+        patrol: Patrol::new(),
+        freezer,
+        suspended_ns: suspended_at_most(),
+        is_said: false,
+    };
     // The line to the runtime is our standard input, which is a socket and goes both ways.
     let line = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     watch.stay(line)
@@ -189,6 +196,8 @@ struct Watch {
     heartbeats: Heartbeats,
     patrol: Patrol,
     freezer: Freezer,
+    /// For how long the host had been suspended in all at the guardian's start.
+    suspended_ns: u64,
     /// Why the run ends has been said.
     is_said: bool,
 }
@@ -245,7 +254,11 @@ impl Watch {
             self.is_said = true;
             say(&format!("{why}; the run ends"));
         }
-        let sight = Sight { is_stopped: self.charge.run.is_stopped(), off_line: self.off_line() };
+        let sight = Sight {
+            is_stopped: self.charge.run.is_stopped(),
+            off_line: self.off_line(),
+            suspended: Duration::from_nanos(suspended_at_least().saturating_sub(self.suspended_ns)),
+        };
         for act in self.patrol.look(&self.heartbeats, monotonic_ns(), sight) {
             match act {
                 Act::Relieve { agent, stuck, first } => self.relieve(agent, stuck, first),
@@ -297,6 +310,11 @@ impl Watch {
     }
 
     fn restore(&mut self) -> io::Result<Option<restore::Restored>> {
+        // What is being frozen waits for a lock, and its holder perhaps for a core that something
+        // raised has: that goes first, and takes no such lock.
+        if !self.freezer.is_free() {
+            restore::relieve(&self.hierarchies, self.charge.run);
+        }
         self.freezer.end();
         let restored = restore::restore(&self.hierarchies, &self.charge)?;
         Ok(Some(restored).filter(restore::Restored::touched_anything))
@@ -306,11 +324,24 @@ impl Watch {
 /// Why a run is killed that was asked to end before.
 fn reported_late(why: &Ending) -> String {
     match why.cause {
-        Cause::OffLine | Cause::Away | Cause::Overdue => {
+        Cause::OffLine | Cause::Suspended | Cause::Away | Cause::Overdue => {
             format!("{why}; the run did not end when asked")
         }
         Cause::Late | Cause::Stopped => why.to_string(),
     }
+}
+
+/// For how long the host has been suspended since it booted, in nanoseconds: by two clocks that
+/// differ in nothing else. They are read one after the other, so it is that or less.
+fn suspended_at_least() -> u64 {
+    let boot = boot_ns();
+    boot.saturating_sub(monotonic_ns())
+}
+
+/// The same, or more.
+fn suspended_at_most() -> u64 {
+    let monotonic = monotonic_ns();
+    boot_ns().saturating_sub(monotonic)
 }
 
 /// Whether a list such as `0-2,5` names a core; `None` where it is no such list.
@@ -348,6 +379,14 @@ mod tests {
         assert_eq!(named("0-2,5\n", 5), Some(true));
         assert_eq!(named("", 0), None, "a file that says nothing accuses no core");
         assert_eq!(named("0-x", 0), None);
+    }
+
+    #[test]
+    fn a_host_that_is_awake_was_not_suspended_since() {
+        let before = suspended_at_most();
+        for _ in 0..1_000 {
+            assert_eq!(suspended_at_least().saturating_sub(before), 0);
+        }
     }
 
     #[test]

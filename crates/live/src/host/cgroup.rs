@@ -43,6 +43,7 @@ pub use remains::{Remains, Repaired};
 
 use super::{HardwareCore, Identity, naming, sys};
 use maracas_core::VcpuId;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{fs, io, thread, time};
 
@@ -56,8 +57,9 @@ pub(crate) const STILL: &str = "still";
 /// In a runtime's directory of v2: the runtime itself, where it left its own group so that this
 /// one may hand cpusets down.
 const RUNTIME: &str = "runtime";
-/// On a runtime's directory: the groups above it in which we handed cpusets down and must not any
-/// more at the end, one a line, the highest first.
+/// On a runtime's directory: the groups above it in which this runtime, or another one beside it,
+/// handed cpusets down, which must not be so any more when the last of them has ended; one a line,
+/// the highest first.
 const ENABLED: &str = "user.maracas.enabled";
 
 /// Which freezer this host gives.
@@ -352,13 +354,16 @@ fn enable_cpuset(v2: &Hierarchy, dir: &Path) -> io::Result<()> {
     let mut levels: Vec<&Path> = dir.ancestors().take_while(|level| *level != v2.root).collect();
     levels.push(&v2.root);
     let house = dir.parent().unwrap_or(dir);
+    let of_others = enabled_beside(house);
     let mut enabled = String::new();
     for level in levels.into_iter().rev() {
         let control = level.join("cgroup.subtree_control");
-        if fs::read_to_string(&control)?.split_whitespace().any(|name| name == "cpuset") {
+        let found = fs::read_to_string(&control)?;
+        let is_on = found.split_whitespace().any(|name| name == "cpuset");
+        if is_on && !of_others.contains(level) {
             continue;
         }
-        if is_inhabited(level) {
+        if !is_on && is_inhabited(level) {
             if level != v2.own || !is_alone(level) {
                 let message = format!("{}: has processes of its own", level.display());
                 return Err(io::Error::other(message));
@@ -370,9 +375,18 @@ fn enable_cpuset(v2: &Hierarchy, dir: &Path) -> io::Result<()> {
             enabled = format!("{enabled}{}\n", level.display());
             sys::set_attribute(dir, ENABLED, &enabled)?;
         }
-        write_file(&control, "+cpuset")?;
+        if !is_on {
+            write_file(&control, "+cpuset")?;
+        }
     }
     Ok(())
+}
+
+/// The groups in which runtimes of this house handed cpusets down.
+fn enabled_beside(house: &Path) -> BTreeSet<PathBuf> {
+    let runs = fs::read_dir(house).into_iter().flatten().flatten();
+    let enabled = runs.filter_map(|run| sys::attribute(&run.path(), ENABLED).ok());
+    enabled.flat_map(|text| text.lines().map(PathBuf::from).collect::<Vec<_>>()).collect()
 }
 
 fn write_file(path: &Path, value: &str) -> io::Result<()> {
@@ -438,6 +452,34 @@ mod tests {
         fs::remove_dir_all(&base).unwrap();
         assert!(inhabited.contains("has processes of its own"), "{inhabited}");
         assert_eq!((untouched.as_str(), root, invalid), ("", false, true));
+    }
+
+    /// Of two runs that overlap the one that ends last knows what the other one enabled.
+    #[test]
+    fn what_another_run_enabled_is_written_down_too() {
+        let base = std::env::temp_dir().join(format!("maracas-beside-{}", std::process::id()));
+        let house = base.join(HOUSE);
+        let (first, second) = (house.join("1-1"), house.join("2-2"));
+        for level in [&base, &house, &first, &second] {
+            fs::create_dir_all(level).unwrap();
+            fs::write(level.join("cgroup.subtree_control"), "cpuset\n").unwrap();
+        }
+        let mounts = format!("41 31 0:38 / {} rw - cgroup2 cgroup2 rw", base.display());
+        let v2 = Hierarchies::parse(&mounts, "0::/\n").v2.unwrap();
+        let enabled = |dir: &Path| {
+            enable_cpuset(&v2, dir).unwrap();
+            sys::attribute(dir, ENABLED).ok()
+        };
+        let before = enabled(&second);
+        let line = format!("{}\n", base.display());
+        // Control groups have such attributes on every kernel, files in memory since Linux 6.6.
+        let marked = sys::set_attribute(&first, ENABLED, &line);
+        let after = enabled(&second);
+        fs::remove_dir_all(&base).unwrap();
+        if let Err(error) = marked {
+            return crate::host::tests::refused(&error, "attributes of files by users");
+        }
+        assert_eq!((before, after), (None, Some(line)), "the host's own, and the other run's");
     }
 
     /// The same where this process is alone in its group, as in a service of systemd's.

@@ -139,31 +139,42 @@ impl Sporadic {
         self.check();
     }
 
-    /// Replaces C and T at `now`. While some of the old budget is used and has not come back yet,
-    /// that much is held back from the new one until the last old chunk comes, and so is what the
-    /// new one adds: else a budget made small and great again would come back at once.
+    /// Replaces C and T at `now`. What of the old budget is used and has not come back comes back
+    /// at its own time, of a smaller budget the latest of that. What a greater one adds comes with
+    /// the first of it: else a budget made small and great again would come back at once.
     pub(crate) fn change(&mut self, budget: Duration, period: Duration, now: Instant) {
         let usable = self.usable(now);
-        let owed = (self.budget - usable).min(budget);
+        let used = self.budget - usable;
+        let owed = used.min(budget);
         let kept = if owed.is_zero() { budget } else { usable.min(budget - owed) };
-        let last = self.chunks.iter().map(|chunk| chunk.at).fold(now + kept, Instant::max);
-        self.chunks.clear();
-        let chunks = [(now, kept), (last, budget - kept)];
-        let chunks = chunks.map(|(at, amount)| Chunk { at, amount });
-        let chunks = chunks.into_iter().filter(|chunk| !chunk.amount.is_zero());
-        chunks.for_each(|chunk| self.chunks.push_back(chunk));
+        let (mut dropped, mut added) = (used - owed, budget - kept - owed);
+        let old = core::mem::take(&mut self.chunks);
+        if !kept.is_zero() {
+            self.chunks.push_back(Chunk { at: now, amount: kept });
+        }
+        for chunk in old.iter().filter(|chunk| chunk.at > now) {
+            let gone = dropped.min(chunk.amount);
+            dropped -= gone;
+            if gone < chunk.amount {
+                let amount = chunk.amount - gone + core::mem::take(&mut added);
+                self.put_back(Chunk { at: chunk.at, amount }, Duration::ZERO);
+            }
+        }
         (self.budget, self.period) = (budget, period);
         self.check();
     }
 
     fn give_back(&mut self, chunk: Chunk, chunk_min: Duration) {
-        // What a change to a shorter period holds back comes after it, and must not keep it back.
-        let is_later = |other: &Chunk| other.at > chunk.at;
-        let held = self.chunks.back().is_some_and(is_later).then(|| self.chunks.take(is_later));
-        self.put_back(chunk, chunk_min);
-        if let Some(held) = held.flatten() {
-            self.put_back(held, Duration::ZERO);
+        let is_later = |other: &&Chunk| other.at > chunk.at;
+        if self.chunks.back().filter(is_later).is_none() {
+            return self.put_back(chunk, chunk_min);
         }
+        // What a change to a shorter period holds back comes after it, and must not keep it back.
+        let all = core::mem::take(&mut self.chunks);
+        let earlier = all.iter().filter(|other| !is_later(other));
+        earlier.for_each(|other| self.chunks.push_back(*other));
+        self.put_back(chunk, chunk_min);
+        all.iter().filter(is_later).for_each(|other| self.put_back(*other, Duration::ZERO));
     }
     fn put_back(&mut self, chunk: Chunk, chunk_min: Duration) {
         let full = self.chunks.len() >= CHUNKS_MAX;

@@ -37,8 +37,8 @@ impl Part {
     }
 }
 
-/// All parts of a budget, in the order in which they may be used; no two begin further apart than
-/// a period.
+/// All parts of a budget, in the order in which they may be used. No two begin further apart than
+/// a period, but where a change to a shorter one has just held some back.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Parts {
     list: VecDeque<Part>,
@@ -60,6 +60,9 @@ pub(super) enum Rolled {
     All(u64),
     /// The part alone: the VCPU's period is from now on that of the parts after it.
     Apart(u64),
+    /// Nothing: others, which a change to a shorter period has held back, come later than the
+    /// part's next one, so that there was no period of all of them.
+    Early,
 }
 
 impl Parts {
@@ -101,6 +104,11 @@ impl Parts {
     pub(super) fn roll(&mut self) -> Rolled {
         let Some(part) = self.list.pop_front() else { return Rolled::Part };
         let next = Part::new(part.start + self.period, part.amount);
+        if self.rolled == 0 && self.list.back().is_some_and(|last| last.start > next.start) {
+            insert(&mut self.list, next);
+            self.start = self.list.front().map_or(next.start, |part| part.start);
+            return Rolled::Early;
+        }
         if let Some(tail) = self.list.back_mut().filter(|tail| tail.end() >= next.start) {
             tail.amount += next.amount;
             if self.rolled == 0 {
@@ -158,8 +166,8 @@ pub(super) fn after_wake(open: &[Part], period: Duration, now: Instant) -> Parts
 }
 
 /// The parts from `now` on, where these were open and the reservation is another: what is used of
-/// the old budget is held back from the new one until the last old part comes, and so is what the
-/// new one adds (`Sporadic::change`, there).
+/// the old budget comes back at its own time, of a smaller one the latest of that; what a greater
+/// one adds comes with the first of it (`Sporadic::change`, there).
 pub(super) fn after_change(
     open: &[Part],
     old: (u64, Duration),
@@ -167,19 +175,23 @@ pub(super) fn after_change(
     now: Instant,
 ) -> Parts {
     let (usable, later) = shared(open, old.1, now);
-    let owed = old.0.saturating_sub(usable).min(budget);
+    let used = old.0.saturating_sub(usable);
+    let owed = used.min(budget);
     let kept = if owed == 0 { budget } else { usable.min(budget - owed) };
-    let kept = Part::new(now, kept);
-    let last = later.back().map_or(kept.end(), |last| last.start.max(kept.end()));
-    let rest = Part::new(last, budget - kept.amount);
-    let gap = last.saturating_since(now);
-    let parts = if rest.amount > 0 && gap > period {
-        let periods = gap.ticks() / period.ticks() + 1;
-        [rest, Part::new(now + period * periods, kept.amount)]
-    } else {
-        [kept, rest]
-    };
-    Parts::of(parts.into_iter().filter(|part| part.amount > 0).collect(), period)
+    let (mut dropped, mut added) = (used - owed, budget - kept - owed);
+    let mut list = VecDeque::new();
+    if kept > 0 {
+        list.push_back(Part::new(now, kept));
+    }
+    for part in later {
+        let gone = dropped.min(part.amount);
+        dropped -= gone;
+        if gone < part.amount {
+            let amount = part.amount - gone + std::mem::take(&mut added);
+            join(&mut list, Part::new(part.start, amount));
+        }
+    }
+    Parts::of(list, period)
 }
 
 /// What may be used at `now`, and what later.
@@ -188,11 +200,20 @@ fn shared(open: &[Part], period: Duration, now: Instant) -> (u64, VecDeque<Part>
     let usable = begun.iter().map(Part::left).sum();
     let used = begun.iter().map(|part| (part.start + period, part.amount - part.left()));
     let later = coming.iter().map(|part| (part.start, part.amount)).chain(used);
+    let mut later: Vec<_> = later.filter(|(_, amount)| *amount > 0).collect();
+    // What a change to a shorter period has held back may come after what is used comes back.
+    later.sort_by_key(|(start, _)| *start);
     let mut list = VecDeque::new();
-    for (start, amount) in later.filter(|(_, amount)| *amount > 0) {
+    for (start, amount) in later {
         join(&mut list, Part::new(start, amount));
     }
     (usable, list)
+}
+
+/// Puts a part in before those that come later, and into those that it touches.
+fn insert(list: &mut VecDeque<Part>, part: Part) {
+    let later = list.split_off(list.partition_point(|other| other.start <= part.start));
+    std::iter::once(part).chain(later).for_each(|part| join(list, part));
 }
 
 /// Puts a part behind the others; into the last one where they touch, or where there is no room:
@@ -200,10 +221,12 @@ fn shared(open: &[Part], period: Duration, now: Instant) -> (u64, VecDeque<Part>
 fn join(list: &mut VecDeque<Part>, part: Part) {
     let full = list.len() >= MOST;
     match list.back_mut() {
-        Some(tail) if tail.end() >= part.start => tail.amount += part.amount,
-        Some(tail) if full => {
-            tail.start = Instant::from_ticks(part.start.ticks() - tail.amount);
+        Some(tail) if full || tail.end() >= part.start => {
+            if tail.end() < part.start {
+                tail.start = Instant::from_ticks(part.start.ticks() - tail.amount);
+            }
             tail.amount += part.amount;
+            tail.delivered += part.delivered;
         }
         Some(_) | None => list.push_back(part),
     }

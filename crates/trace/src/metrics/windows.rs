@@ -216,7 +216,7 @@ impl Windows {
             let next = parts.start();
             self.open = Some(next);
             match rolled {
-                Rolled::Part => {}
+                Rolled::Part | Rolled::Early => {}
                 Rolled::Apart(delivered) => {
                     let is_whole = parts.is_whole();
                     let rest = parts.delivered();

@@ -180,7 +180,7 @@ fn a_stopped_runtime_is_asked_to_end_even_where_nothing_was_due() {
     let heartbeats = heartbeats(2);
     (0..2).for_each(|agent| heartbeats.wakes(agent, MS));
     (0..2).for_each(|agent| heartbeats.sleeps_from(agent, 2 * MS, u64::MAX));
-    let sight = Sight { is_stopped: true, off_line: None };
+    let sight = Sight { is_stopped: true, ..Sight::default() };
     let acts = patrol(45, sight, |_| heartbeats.clone());
     for agent in 0..2 {
         let relieved = |act: &Act| matches!(act, Act::Relieve { agent: it, .. } if *it == agent);
@@ -205,7 +205,7 @@ fn the_thread_that_decides_for_the_kernel_is_watched_and_no_core_relieved() {
     let killed = first(&acts, |act| matches!(act, Act::Kill(_))).expect("killed");
     assert!((3_100..3_400).contains(&asked) && (5_100..5_400).contains(&killed), "{acts:?}");
     // Core 1 has no thread of its own, and is missed all the same.
-    let sight = Sight { is_stopped: false, off_line: Some(1) };
+    let sight = Sight { off_line: Some(1), ..Sight::default() };
     let healthy = |now_ns: u64| {
         heartbeats.wakes(0, now_ns - MS);
         heartbeats.sleeps_from(0, now_ns, now_ns + MS);
@@ -220,7 +220,7 @@ fn the_thread_that_decides_for_the_kernel_is_watched_and_no_core_relieved() {
 
 #[test]
 fn a_core_off_line_ends_the_run() {
-    let sight = Sight { is_stopped: false, off_line: Some(1) };
+    let sight = Sight { off_line: Some(1), ..Sight::default() };
     let healthy = |heartbeats: &Heartbeats, now_ns: u64| {
         (0..2).for_each(|agent| heartbeats.wakes(agent, now_ns - MS));
         (0..2).for_each(|agent| heartbeats.sleeps_from(agent, now_ns, now_ns + MS));
@@ -246,6 +246,34 @@ fn a_core_off_line_ends_the_run() {
     });
     assert!(first(&acts, asked).is_some());
     assert_eq!(first(&acts, |act| matches!(act, Act::Kill(_))), None);
+}
+
+#[test]
+fn a_host_that_was_suspended_ends_the_run() {
+    let healthy = |heartbeats: &Heartbeats, now_ns: u64| {
+        (0..2).for_each(|agent| heartbeats.wakes(agent, now_ns - MS));
+        (0..2).for_each(|agent| heartbeats.sleeps_from(agent, now_ns, now_ns + MS));
+    };
+    let sight = Sight { suspended: ms(1), ..Sight::default() };
+    let those = heartbeats(2);
+    let acts = patrol(4, sight, |now_ns| {
+        healthy(&those, now_ns);
+        those.clone()
+    });
+    let why = Ending { cause: Cause::Suspended, agent: 0, lasted: ms(1) };
+    assert_eq!(first(&acts, |act| *act == Act::Ask(why)), Some(125));
+    assert_eq!(first(&acts, |act| *act == Act::RelieveAll), Some(125));
+    // What has ended, and what the kernel enforces, is left alone.
+    let ended = heartbeats(2);
+    (0..2).for_each(|agent| ended.rest(agent));
+    assert_eq!(patrol(4, sight, |_| ended.clone()), []);
+    let those = heartbeats(2);
+    those.is_in_kernel();
+    let acts = patrol(4, sight, |now_ns| {
+        healthy(&those, now_ns);
+        those.clone()
+    });
+    assert_eq!(acts, []);
 }
 
 #[test]

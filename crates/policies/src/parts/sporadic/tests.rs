@@ -114,6 +114,64 @@ fn a_budget_made_small_and_great_again_brings_nothing() {
     assert!(used <= 4, "{used} of 4");
 }
 
+/// A budget ends some microseconds late on any host: that much is a debt, two periods on.
+#[test]
+fn a_debt_keeps_no_new_budget_back() {
+    let mut server = server(3_000, 20_000);
+    server.charge(ticks(3_020), Duration::ZERO);
+    holds(&server, &[(20_020, 2_980), (40_000, 20)]);
+    let mut smaller = server.clone();
+    server.change(ticks(5_000), ticks(20_000), at(10_000));
+    holds(&server, &[(20_020, 4_980), (40_000, 20)]);
+    smaller.change(ticks(1_000), ticks(20_000), at(10_000));
+    holds(&smaller, &[(20_020, 980), (40_000, 20)]);
+    // What it may use lasts until the next comes.
+    smaller.change(ticks(30_000), ticks(40_000), at(20_020));
+    holds(&smaller, &[(20_020, 980), (40_000, 29_020)]);
+    smaller.change(ticks(30_000), ticks(40_000), at(40_500));
+    holds(&smaller, &[(40_500, 30_000)]);
+}
+
+/// Budgets of any size by turns, with one period: from an instant at which nothing is usable or it
+/// is blocked it uses at most the greatest of them in each period begun (algorithms.md F.4). With
+/// other periods the same holds of the shortest, as chunks stay in order.
+#[test]
+fn changes_bring_no_more_than_the_greatest_budget() {
+    for seed in 1..600 {
+        let mut rng = Rng(seed);
+        let longest = 5 + rng.below(20);
+        let t = if seed % 2 == 0 { longest } else { 1 + rng.below(longest) };
+        let most = 1 + rng.below(t);
+        let mut server = server(most, t + rng.below(longest - t + 1));
+        let (mut ran, mut idle, mut blocked) = (alloc::vec![0], Vec::new(), false);
+        for now in 0..400 {
+            if blocked && rng.below(3) == 0 {
+                server.unblock(at(now));
+                blocked = false;
+            }
+            for _ in 0..rng.below(3) {
+                let period = t + rng.below(longest - t + 1);
+                server.change(ticks(1 + rng.below(most)), ticks(period), at(now));
+            }
+            let usable = !server.usable(at(now)).is_zero();
+            if blocked || !usable {
+                idle.push(now as usize);
+            }
+            let runs = u64::from(!blocked && usable && rng.below(4) > 0);
+            server.charge(ticks(runs), Duration::ZERO);
+            ran.push(ran[now as usize] + runs);
+            blocked |= rng.below(12) == 0;
+        }
+        for from in idle {
+            for to in from..ran.len() {
+                let periods = ((to - from) as u64).div_ceil(t);
+                let used = ran[to] - ran[from];
+                assert!(used <= periods * most, "seed {seed}: {used} in [{from}, {to})");
+            }
+        }
+    }
+}
+
 /// The true statements of algorithms.md F.4 on random use: delays by others, blocking, waking,
 /// reports in pieces. `highest` is never delayed by others.
 /// Where it `joins`, C is so large that some chunks are joined.
