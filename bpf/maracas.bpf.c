@@ -22,29 +22,12 @@
 #include "reads.h"
 #include "shared.h"
 #include "state.h"
+#include "threads.h"
 
 char _license[] SEC("license") = "GPL";
 
 /* The queue of a VCPU: of its slot. */
 #define QUEUE_OF(vcpu) (0x10000ULL + ((vcpu) & (LAW_VCPUS - 1)))
-
-static void report(const struct event *event, bool is_news)
-{
-	struct event *entry = bpf_ringbuf_reserve(&events, sizeof(*entry), 0);
-
-	if (!entry) {
-		__sync_fetch_and_add(&ending.lost, 1);
-		return;
-	}
-	*entry = *event;
-	/*
-	 * The reader is woken where a policy may have an answer. What was preempted was so by the
-	 * law and the run queue that the policy made, and after a silent end it goes on by that: it
-	 * is read with what comes next, or when half of the ring is full.
-	 */
-	is_news = is_news || bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > RING / 2;
-	bpf_ringbuf_submit(entry, is_news ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
-}
 
 /*
  * What the law has for a core now. Not static: so the verifier looks at it once, and not for each
@@ -106,29 +89,6 @@ static __u64 look_ahead(struct core *core, __u32 cpu, struct law_choice *choice,
 	*choice = next;
 	core->due = next.due;
 	return now;
-}
-
-/* Counts the thread among the runnable ones of its VCPU. */
-static void count(struct thread *thread, __u32 cpu)
-{
-	struct event event = { .kind = EVENT_WOKE, .vcpu = thread->vcpu, .core = cpu };
-
-	if (thread->counted != LAW_NONE)
-		return;
-	thread->counted = thread->vcpu;
-	if (law_wake(vcpus, thread->vcpu)) {
-		event.at = bpf_ktime_get_ns();
-		report(&event, true);
-	}
-}
-
-static void uncount(struct thread *thread)
-{
-	/* Exchanged, as tend() may be at it on another core. */
-	__u32 counted = __atomic_exchange_n(&thread->counted, LAW_NONE, __ATOMIC_SEQ_CST);
-
-	if (counted != LAW_NONE)
-		law_block(vcpus, counted);
 }
 
 /* The core charges what it holds and lets it go, for another thread or for the same. */
@@ -199,10 +159,15 @@ __s32 select_cpu(__u64 *ctx)
 
 	if (is_managed(thread))
 		return homes[thread->vcpu & (LAW_VCPUS - 1)];
-	cpu = scx_bpf_select_cpu_dfl(p, ctx[1], ctx[2], &is_idle);
+	/*
+	 * No flag of the wake is passed on: at a synchronous one the core of the waker would be taken
+	 * for idle, on which a VCPU may run. And a core that is marked idle may have been asked to
+	 * choose for a VCPU already. So running() lets a VCPU come before it, unless it goes first.
+	 */
+	cpu = scx_bpf_select_cpu_dfl(p, ctx[1], 0, &is_idle);
 	if (is_idle) {
 		if (thread)
-			thread->is_served = 1;
+			thread->is_served = thread->is_first;
 		dsq_insert(p, FIND(scx_dsq_id_flags, SCX_DSQ_LOCAL), TURN, 0);
 	}
 	return cpu;
@@ -226,7 +191,7 @@ void enqueue(__u64 *ctx)
 		enqueue_other(p, thread, cpu, ctx[1], is_put);
 		return;
 	}
-	count(thread, cpu);
+	count(thread);
 	thread->since = bpf_ktime_get_ns();
 	dsq_insert(p, QUEUE_OF(thread->vcpu), TURN, ctx[1]);
 	home = homes[thread->vcpu & (LAW_VCPUS - 1)];
@@ -331,11 +296,12 @@ void dispatch(__u64 *ctx)
 SEC("struct_ops/runnable")
 void runnable(__u64 *ctx)
 {
-	struct task_struct *p = (struct task_struct *)ctx[0];
-	struct thread *thread = thread_of(p);
+	struct thread *thread = thread_of((struct task_struct *)ctx[0]);
 
+	if (thread && thread->is_new)
+		inherit(thread);
 	if (is_managed(thread))
-		count(thread, scx_bpf_task_cpu(p));
+		count(thread);
 }
 
 SEC("struct_ops/running")
@@ -370,7 +336,7 @@ void running(__u64 *ctx)
 		return;
 	}
 	core->is_chosen = 0;
-	count(thread, cpu);
+	count(thread);
 	calibrate_reach(core, now);
 	/* It may be on the core a moment before the instant for which it was chosen. */
 	if (choose(core, cpu, &choice, core->begins > now ? core->begins : now) == thread->vcpu &&
@@ -428,6 +394,7 @@ __s32 init_task(__u64 *ctx)
 	thread->vcpu = LAW_NONE;
 	thread->counted = LAW_NONE;
 	if (args->fork) {
+		thread->is_new = 1;
 		parent = thread_of(bpf_get_current_task_btf());
 		if (parent)
 			thread->vcpu = parent->vcpu;

@@ -84,7 +84,8 @@ struct thread {
 	__u32 is_first;
 	/* It belongs to no VCPU and was put on a core past dispatch(), for a turn or until it sleeps. */
 	__u32 is_served;
-	__u32 unused;
+	/* It was forked and has not been runnable yet. */
+	__u32 is_new;
 };
 
 struct alarm {
