@@ -24,6 +24,11 @@
  * when one of its threads blocks: says whether core 1 chose it before, is to choose again, and
  * chooses it then.
  *
+ * `twin pass`: VCPUs 0 and 1 stand on the run queue of either core, 0 before 1: says what both
+ * choose, by marks of this choice and of any, at first and after core 0 passed over VCPU 0, began
+ * another choice, passed over it once more, and it was taken back; and at last after core 1 passed
+ * over both.
+ *
  * `twin send N`: one thread writes and sends N run queues while another reads them; says how many
  * the reader found to be written while it read them, or older than one before.
  */
@@ -149,7 +154,7 @@ static void say(__u32 n_cores, __u32 n_vcpus, const __u32 *ends, const __u32 *sa
 /* Ends what the core holds where the law has something else there, which is returned. */
 static struct law_choice stop(struct law_core *core, __u64 now, __u32 *end)
 {
-	struct law_choice next = law_next(core, queue_of(core), vcpus, now);
+	struct law_choice next = law_next(core, queue_of(core), vcpus, now, LAW_PASSED_NOW);
 
 	if (core->now.vcpu != LAW_NONE && !law_goes_on(&core->now, &next))
 		*end = law_let_go(core, vcpus);
@@ -199,7 +204,7 @@ static bool chooses(const struct law_core *core)
 		.foreground = { { .until = LAW_NEVER, .memory = LAW_NEVER } },
 	};
 
-	return law_next(core, &queue, vcpus, 0).vcpu == 0;
+	return law_next(core, &queue, vcpus, 0, LAW_PASSED_NOW).vcpu == 0;
 }
 
 static int try_moving(__u64 threads)
@@ -208,7 +213,7 @@ static int try_moving(__u64 threads)
 	bool before, is_awaited;
 
 	for (__u32 i = 0; i < 2; i++)
-		cores[i] = (struct law_core){ .id = i, .now = law_idle() };
+		cores[i] = (struct law_core){ .id = i, .pass = i + 1, .now = law_idle() };
 	while (threads--)
 		law_wake(vcpus, 0);
 	if (!law_hold(&cores[0], vcpus, law_running(&grant, LAW_FOREGROUND), 0))
@@ -219,6 +224,46 @@ static int try_moving(__u64 threads)
 	is_awaited = law_is_awaited(&cores[0], vcpus, 0, 1);
 	printf("before %d awaited %d after %d stays %d\n", before, is_awaited, chooses(&cores[1]),
 	       law_is_awaited(&cores[0], vcpus, 0, 0));
+	return 0;
+}
+
+/* What both cores choose, by both kinds of marks: -1 = nothing. */
+static void say_chosen(const char *when)
+{
+	static const __u32 which[2] = { LAW_PASSED_NOW, LAW_PASSED_EVER };
+	const struct law_queue queue = {
+		.allowance = LAW_NEVER,
+		.background_allowed = 1,
+		.foreground_entries = 1,
+		.background_entries = 1,
+		.foreground = { { .until = LAW_NEVER, .memory = LAW_NEVER } },
+		.background = { { .until = LAW_NEVER, .memory = LAW_NEVER, .vcpu = 1 } },
+	};
+
+	printf("%s", when);
+	for (__u32 i = 0; i < 4; i++)
+		printf(" %d", (int)law_next(&cores[i / 2], &queue, vcpus, 0, which[i % 2]).vcpu);
+	printf("\n");
+}
+
+static int try_passing(void)
+{
+	for (__u32 i = 0; i < 2; i++) {
+		cores[i] = (struct law_core){ .id = i, .pass = i + 1, .now = law_idle() };
+		law_wake(vcpus, i);
+		law_begin_pass(&cores[i]);
+	}
+	say_chosen("first");
+	law_pass_over(&cores[0], vcpus, 0);
+	say_chosen("passed");
+	law_begin_pass(&cores[0]);
+	say_chosen("next");
+	law_pass_over(&cores[0], vcpus, 0);
+	law_take_back(vcpus, 0);
+	say_chosen("back");
+	law_pass_over(&cores[1], vcpus, 0);
+	law_pass_over(&cores[1], vcpus, 1);
+	say_chosen("none");
 	return 0;
 }
 
@@ -248,6 +293,8 @@ int main(int argc, char **argv)
 	__u64 least, now = 0;
 	char letter;
 
+	if (argc == 2)
+		return try_passing();
 	if (argc == 3 && argv[1][0] == 'm')
 		return try_moving(strtoull(argv[2], NULL, 10));
 	if (argc == 3)
@@ -261,7 +308,7 @@ int main(int argc, char **argv)
 		return 3;
 	for (__u32 i = 0; i < n_cores; i++) {
 		cores[i] = (struct law_core){
-			.id = i, .least = least, .soon = least, .now = law_idle(),
+			.id = i, .pass = i + 1, .least = least, .soon = least, .now = law_idle(),
 		};
 		law_clear_slots(&slots[i]);
 		queues[i][slots[i].read].allowance = LAW_NEVER;
