@@ -9,6 +9,8 @@
  *                                            foreground first; WAKES one more than how often the
  *                                            VCPU woke, where the grant lapses, else 0
  *   w VCPU    b VCPU                           a thread wakes, blocks
+ *   W VCPU    B VCPU                           the same of one that is confined elsewhere
+ *   a VCPU    h VCPU                           a runnable one is confined elsewhere, is not any more
  *   l VCPU                                     it leaves its slot
  *   n VCPU                                     nothing is left in its slot: one that comes has it
  *   r CORE READS                               reads of memory
@@ -49,6 +51,8 @@ static struct law_core cores[CORES];
 static struct law_memory memories[CORES];
 static struct law_slots slots[CORES];
 static struct law_queue queues[CORES][LAW_QUEUES];
+/* How many of a VCPU's runnable threads its core cannot run. */
+static __u32 away[LAW_VCPUS];
 
 static __u64 number(void)
 {
@@ -106,6 +110,13 @@ static void clear(__u32 number)
 	*vcpu = (struct law_vcpu){ .left = vcpu->left };
 }
 
+/* Another one, or one less, of the runnable threads of a VCPU is confined elsewhere. */
+static __u32 confine(__u32 number, __u32 more)
+{
+	away[number & (LAW_VCPUS - 1)] += more;
+	return number;
+}
+
 /* Carries out one step, and says which: 0 at the end of the input. */
 static char step(__u64 *now, __u32 *says)
 {
@@ -118,6 +129,10 @@ static char step(__u64 *now, __u32 *says)
 	case 'q': run_queue(); break;
 	case 'w': law_wake(vcpus, number()); break;
 	case 'b': law_block(vcpus, number()); break;
+	case 'W': law_wake(vcpus, confine(number(), 1)); break;
+	case 'B': law_block(vcpus, confine(number(), -1)); break;
+	case 'a': confine(number(), 1); break;
+	case 'h': confine(number(), -1); break;
 	case 'l': law_leave(vcpus, number()); break;
 	case 'n': clear(number()); break;
 	case 'r': core = number(); law_count_reads(&cores[core % CORES], vcpus, number()); break;
@@ -151,10 +166,26 @@ static void say(__u32 n_cores, __u32 n_vcpus, const __u32 *ends, const __u32 *sa
 	printf("\n");
 }
 
+/* What the core is to run: the law's choice of what has a thread that can run here. */
+static struct law_choice choose(struct law_core *core, __u64 now)
+{
+	const struct law_queue *queue = queue_of(core);
+	struct law_choice next;
+
+	law_begin_pass(core);
+	for (;;) {
+		next = law_next(core, queue, vcpus, now, LAW_PASSED_NOW);
+		if (next.vcpu == LAW_NONE ||
+		    law_vcpu(vcpus, next.vcpu)->threads > away[next.vcpu & (LAW_VCPUS - 1)])
+			return next;
+		law_pass_over(core, vcpus, next.vcpu);
+	}
+}
+
 /* Ends what the core holds where the law has something else there, which is returned. */
 static struct law_choice stop(struct law_core *core, __u64 now, __u32 *end)
 {
-	struct law_choice next = law_next(core, queue_of(core), vcpus, now, LAW_PASSED_NOW);
+	struct law_choice next = choose(core, now);
 
 	if (core->now.vcpu != LAW_NONE && !law_goes_on(&core->now, &next))
 		*end = law_let_go(core, vcpus);
