@@ -11,13 +11,18 @@
  * and from then on, the law is that of the run queue without it. So what a VCPU is to have next can
  * be sent ahead, and counts at its instant, however late the next plan is.
  *
+ * A core may find that it can run no thread of what the law chose, as all are confined elsewhere.
+ * It passes over the VCPU then: the law is that of the run queue without it. Where none is passed
+ * over, nothing changes.
+ *
  * Nothing here calls the kernel or a library, reads a clock, allocates or recurses, and every loop
  * has a constant bound, so that the same text compiles for BPF and for user space. The includer has
  * __u8 to __u64 and bool. Times are nanoseconds, memory is counted in reads.
  *
  * Who may write what: a core's state and the meters of the VCPU that it holds are written by that
  * core alone. A VCPU is held by at most one core, which the atomic exchange in law_hold() ensures.
- * The number of runnable threads is changed atomically, by any core.
+ * The number of runnable threads, and by which core it was passed over, are changed atomically, by
+ * any core.
  */
 #ifndef MARACAS_LAW_H
 #define MARACAS_LAW_H
@@ -108,6 +113,9 @@ struct law_vcpu {
 	__u32 wakes;
 	/* How many had its slot and have left. */
 	__u32 left;
+	/* `pass` of the core that passed over it last, as of then; 0 = it was taken back. */
+	__u32 passed;
+	__u32 unused;
 };
 
 /* What a core runs; `vcpu` is LAW_NONE where it idles. */
@@ -136,8 +144,18 @@ struct law_core {
 	/* An instant that is closer than this has come. */
 	__u32 soon;
 	__u32 id;
-	__u32 unused;
+	/* Which choice it is at: `id` plus one, and LAW_PASS_STEP more at each. */
+	__u32 pass;
 };
+
+/* More than there are cores, so that what stands below it in `pass` is the core's number. */
+#define LAW_PASS_STEP 128U
+/*
+ * Which VCPUs a core leaves out: those that it passed over at this very choice, or at any, where
+ * it does not try whether it can run them now. The latter is a hint: it may be out of date.
+ */
+#define LAW_PASSED_NOW (~0U)
+#define LAW_PASSED_EVER (LAW_PASS_STEP - 1)
 
 #define LAW_FN static inline __attribute__((unused))
 
@@ -202,19 +220,45 @@ LAW_FN bool law_lapsed(const struct law_grant *grant, const struct law_vcpu *vcp
 	return grant->lapses && grant->wakes != (__u16)vcpu->wakes;
 }
 
+/* The core is to choose, and tries anew what it passed over before. */
+LAW_FN void law_begin_pass(struct law_core *core)
+{
+	core->pass += LAW_PASS_STEP;
+}
+
+/* The core chose this VCPU and can run no thread of it: it chooses without. */
+LAW_FN void law_pass_over(const struct law_core *core, struct law_vcpu *vcpus, __u32 vcpu)
+{
+	__atomic_exchange_n(&law_vcpu(vcpus, vcpu)->passed, core->pass, __ATOMIC_SEQ_CST);
+}
+
+/* A core may be able to run this VCPU again. */
+LAW_FN void law_take_back(struct law_vcpu *vcpus, __u32 vcpu)
+{
+	__atomic_exchange_n(&law_vcpu(vcpus, vcpu)->passed, 0, __ATOMIC_SEQ_CST);
+}
+
+/* Whether a core has passed over it and nothing has taken that back. */
+LAW_FN bool law_is_passed(struct law_vcpu *vcpus, __u32 vcpu)
+{
+	return *(volatile __u32 *)&law_vcpu(vcpus, vcpu)->passed;
+}
+
 /*
  * Whether the VCPU of a grant may be run by this core now. What another core holds waits until that
- * core has let go of it, though a newer plan may have it here already.
+ * core has let go of it, though a newer plan may have it here already. `which` says what is left
+ * out of that which the core passed over: LAW_PASSED_NOW or LAW_PASSED_EVER.
  */
 LAW_FN bool law_may_run(const struct law_core *core, struct law_vcpu *vcpus,
-			const struct law_grant *grant, __u32 mode)
+			const struct law_grant *grant, __u32 mode, __u32 which)
 {
 	const struct law_vcpu *vcpu = law_vcpu(vcpus, grant->vcpu);
 
 	return law_is_there(vcpus, grant->vcpu) && vcpu->threads &&
 	       (!vcpu->holder || vcpu->holder == core->id + 1) &&
 	       law_has_service(core, vcpu, grant->until, mode) &&
-	       law_has_memory(vcpu, grant->memory) && !law_lapsed(grant, vcpu);
+	       law_has_memory(vcpu, grant->memory) && !law_lapsed(grant, vcpu) &&
+	       ((vcpu->passed ^ core->pass) & which);
 }
 
 LAW_FN struct law_choice law_running(const struct law_grant *grant, __u32 mode)
@@ -252,10 +296,10 @@ LAW_FN struct law_choice law_idle(void)
 
 /*
  * The machine law for one core at `now`: `next` of crates/core/src/dispatch.rs, for the entries
- * that count by then.
+ * that count by then, without `which` of those that it passed over.
  */
 LAW_FN struct law_choice law_next(const struct law_core *core, const struct law_queue *queue,
-				  struct law_vcpu *vcpus, __u64 now)
+				  struct law_vcpu *vcpus, __u64 now, __u32 which)
 {
 	struct law_choice found = law_idle();
 	__u64 due = LAW_NEVER;
@@ -268,7 +312,7 @@ LAW_FN struct law_choice law_next(const struct law_core *core, const struct law_
 
 		if (!law_counts(core, grant, now)) {
 			due = law_earlier(due, grant->from);
-		} else if (law_may_run(core, vcpus, grant, LAW_FOREGROUND)) {
+		} else if (law_may_run(core, vcpus, grant, LAW_FOREGROUND, which)) {
 			found = law_running(grant, LAW_FOREGROUND);
 			break;
 		}
@@ -282,7 +326,7 @@ LAW_FN struct law_choice law_next(const struct law_core *core, const struct law_
 
 		if (!law_counts(core, grant, now)) {
 			due = law_earlier(due, grant->from);
-		} else if (law_may_run(core, vcpus, grant, LAW_BACKGROUND)) {
+		} else if (law_may_run(core, vcpus, grant, LAW_BACKGROUND, which)) {
 			found = law_running(grant, LAW_BACKGROUND);
 			break;
 		}

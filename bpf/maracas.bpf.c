@@ -22,36 +22,22 @@
 #include "reads.h"
 #include "shared.h"
 #include "state.h"
+#include "threads.h"
 
 char _license[] SEC("license") = "GPL";
 
+/* How many VCPUs a core tries at a choice. */
+#define TRIES 8
 /* The queue of a VCPU: of its slot. */
 #define QUEUE_OF(vcpu) (0x10000ULL + ((vcpu) & (LAW_VCPUS - 1)))
-
-static void report(const struct event *event, bool is_news)
-{
-	struct event *entry = bpf_ringbuf_reserve(&events, sizeof(*entry), 0);
-
-	if (!entry) {
-		__sync_fetch_and_add(&ending.lost, 1);
-		return;
-	}
-	*entry = *event;
-	/*
-	 * The reader is woken where a policy may have an answer. What was preempted was so by the
-	 * law and the run queue that the policy made, and after a silent end it goes on by that: it
-	 * is read with what comes next, or when half of the ring is full.
-	 */
-	is_news = is_news || bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > RING / 2;
-	bpf_ringbuf_submit(entry, is_news ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
-}
 
 /*
  * What the law has for a core now. Not static: so the verifier looks at it once, and not for each
  * of its callers. `cpu` may be another one than this: the answer may then be that of a run queue
  * which is being replaced. That does no harm, since that core chooses again by the new one.
  */
-__attribute__((noinline)) __u32 next_of(__u32 cpu, struct law_choice *choice, __u64 now)
+__attribute__((noinline)) __u32 next_of(__u32 cpu, struct law_choice *choice, __u64 now,
+					__u32 which)
 {
 	struct core *core = core_of(cpu);
 	__u32 key = (cpu & (CORES_MAX - 1)) * LAW_QUEUES + (core->slots.read & LAW_SLOT);
@@ -59,7 +45,7 @@ __attribute__((noinline)) __u32 next_of(__u32 cpu, struct law_choice *choice, __
 
 	if (!choice)
 		return LAW_NONE;
-	*choice = queue ? law_next(&core->law, queue, vcpus, now) : law_idle();
+	*choice = queue ? law_next(&core->law, queue, vcpus, now, which) : law_idle();
 	return choice->vcpu;
 }
 
@@ -69,12 +55,13 @@ __attribute__((noinline)) __u32 next_of(__u32 cpu, struct law_choice *choice, __
  * real-time thread runs, such as the sender, a kick ends nobody's turn, and what was preempted goes
  * on after it without dispatch().
  */
-static __u32 choose(struct core *core, __u32 cpu, struct law_choice *choice, __u64 now)
+static __u32 choose(struct core *core, __u32 cpu, struct law_choice *choice, __u64 now,
+		    __u32 which)
 {
 	__u32 vcpu;
 
 	law_receive(&core->slots);
-	vcpu = next_of(cpu, choice, now);
+	vcpu = next_of(cpu, choice, now, which);
 	core->due = choice->due;
 	return vcpu;
 }
@@ -95,7 +82,7 @@ static __u64 look_ahead(struct core *core, __u32 cpu, struct law_choice *choice,
 	core->begins = 0;
 	if (due == LAW_NEVER || due - now > core->reach + WAIT_MAX)
 		return now;
-	if (next_of(cpu, &next, due) == LAW_NONE)
+	if (next_of(cpu, &next, due, LAW_PASSED_NOW) == LAW_NONE)
 		return now;
 	if (next.vcpu == on) {
 		now = wait_for(due);
@@ -106,29 +93,6 @@ static __u64 look_ahead(struct core *core, __u32 cpu, struct law_choice *choice,
 	*choice = next;
 	core->due = next.due;
 	return now;
-}
-
-/* Counts the thread among the runnable ones of its VCPU. */
-static void count(struct thread *thread, __u32 cpu)
-{
-	struct event event = { .kind = EVENT_WOKE, .vcpu = thread->vcpu, .core = cpu };
-
-	if (thread->counted != LAW_NONE)
-		return;
-	thread->counted = thread->vcpu;
-	if (law_wake(vcpus, thread->vcpu)) {
-		event.at = bpf_ktime_get_ns();
-		report(&event, true);
-	}
-}
-
-static void uncount(struct thread *thread)
-{
-	/* Exchanged, as tend() may be at it on another core. */
-	__u32 counted = __atomic_exchange_n(&thread->counted, LAW_NONE, __ATOMIC_SEQ_CST);
-
-	if (counted != LAW_NONE)
-		law_block(vcpus, counted);
 }
 
 /* The core charges what it holds and lets it go, for another thread or for the same. */
@@ -199,10 +163,15 @@ __s32 select_cpu(__u64 *ctx)
 
 	if (is_managed(thread))
 		return homes[thread->vcpu & (LAW_VCPUS - 1)];
-	cpu = scx_bpf_select_cpu_dfl(p, ctx[1], ctx[2], &is_idle);
+	/*
+	 * No flag of the wake is passed on: at a synchronous one the core of the waker would be taken
+	 * for idle, on which a VCPU may run. And a core that is marked idle may have been asked to
+	 * choose for a VCPU already. So running() lets a VCPU come before it, unless it goes first.
+	 */
+	cpu = scx_bpf_select_cpu_dfl(p, ctx[1], 0, &is_idle);
 	if (is_idle) {
 		if (thread)
-			thread->is_served = 1;
+			thread->is_served = thread->is_first;
 		dsq_insert(p, FIND(scx_dsq_id_flags, SCX_DSQ_LOCAL), TURN, 0);
 	}
 	return cpu;
@@ -226,14 +195,20 @@ void enqueue(__u64 *ctx)
 		enqueue_other(p, thread, cpu, ctx[1], is_put);
 		return;
 	}
-	count(thread, cpu);
+	count(thread);
+	law_take_back(vcpus, thread->vcpu);
 	thread->since = bpf_ktime_get_ns();
 	dsq_insert(p, QUEUE_OF(thread->vcpu), TURN, ctx[1]);
 	home = homes[thread->vcpu & (LAW_VCPUS - 1)];
 	/* What a core puts back it has just chosen against, unless another core is to have it. */
 	if (is_put && home == cpu)
 		return;
-	if (next_of(home, &choice, thread->since) == thread->vcpu)
+	/*
+	 * The thread is in the queue only when this is over. Its core may have passed over the VCPU
+	 * between, as it was not there, and is to try it once more, whatever that mark says now.
+	 */
+	if (next_of(home, &choice, thread->since, LAW_PASSED_EVER) == thread->vcpu ||
+	    law_is_passed(vcpus, thread->vcpu))
 		scx_bpf_kick_cpu(home, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
 }
 
@@ -271,6 +246,50 @@ static void other_goes_on(struct core *core, __u32 cpu, struct task_struct *prev
 	set_slice(prev, TURN);
 }
 
+/*
+ * Puts a thread of what was chosen on the core, or lets `prev`, which is of VCPU `on`, go on. What
+ * waits and can run here with no thread, as all may be confined to other cores, or may not migrate
+ * from one, is passed over. That is tried anew at each choice: no call of this program says when it
+ * ends. Whether something was put; else `choice` is what comes next, and is on its way.
+ */
+static bool put_managed(struct core *core, __u32 cpu, struct task_struct *prev, __u32 on,
+			bool is_other_on, struct law_choice *choice, __u64 now)
+{
+	bool is_put = false;
+	__u32 i;
+
+	LAW_EACH(i, TRIES, TRIES) {
+		if (choice->vcpu == LAW_NONE)
+			break;
+		if (dsq_move_to_local(QUEUE_OF(choice->vcpu))) {
+			core->chosen_at = core->begins ? now : 0;
+			law_take_back(vcpus, choice->vcpu);
+			is_put = true;
+			break;
+		}
+		if (on == choice->vcpu) {
+			is_put = prev && go_on(core, cpu, prev, choice, now);
+			break;
+		}
+		/* Nothing waits there: its threads are on their way, or among all others. */
+		if (scx_bpf_dsq_nr_queued(QUEUE_OF(choice->vcpu)) <= 0)
+			break;
+		law_pass_over(&core->law, vcpus, choice->vcpu);
+		core->begins = 0;
+		/* Where many are passed over, the last tries are not for those that were before. */
+		next_of(cpu, choice, now, i < TRIES / 2 ? LAW_PASSED_NOW : LAW_PASSED_EVER);
+		core->due = choice->due;
+		/* Others have their share before the background, which was not what was chosen. */
+		if (choice->mode == LAW_BACKGROUND &&
+		    others_first(core, choice, now, is_other_on) && put_other(core)) {
+			is_put = true;
+			break;
+		}
+	}
+	LAW_EACH_END
+	return is_put;
+}
+
 SEC("struct_ops/dispatch")
 void dispatch(__u64 *ctx)
 {
@@ -291,7 +310,8 @@ void dispatch(__u64 *ctx)
 	law_charge(&core->law, vcpus, now);
 	charge_reads(core);
 	account_others(core, now);
-	choose(core, cpu, &choice, now);
+	law_begin_pass(&core->law);
+	choose(core, cpu, &choice, now, LAW_PASSED_NOW);
 	end_unless_chosen(core, cpu, &choice, now);
 	on = is_on && is_managed(thread) ? thread->vcpu : LAW_NONE;
 	now = look_ahead(core, cpu, &choice, on, was, now);
@@ -309,33 +329,29 @@ void dispatch(__u64 *ctx)
 			return;
 		}
 	}
-	if (choice.vcpu != LAW_NONE) {
-		if (dsq_move_to_local(QUEUE_OF(choice.vcpu))) {
-			core->chosen_at = core->begins ? now : 0;
-			return;
-		}
-		if (on == choice.vcpu && prev && go_on(core, cpu, prev, &choice, now))
-			return;
-	}
-	if (put_other(core))
+	if (put_managed(core, cpu, prev, on, is_other_on, &choice, now) || put_other(core))
 		return;
 	if (is_other_on) {
 		other_goes_on(core, cpu, prev, &choice, now);
 		return;
 	}
-	/* The core idles: until something wakes, or a grant begins to count. */
-	core->ends = LAW_NEVER;
+	/*
+	 * The core idles: until something wakes, or a grant begins to count. What it chose and did
+	 * not find is on its way; it looks for that again.
+	 */
+	core->ends = choice.vcpu == LAW_NONE ? LAW_NEVER : now + SHARE_TURN;
 	arm(core, cpu, now);
 }
 
 SEC("struct_ops/runnable")
 void runnable(__u64 *ctx)
 {
-	struct task_struct *p = (struct task_struct *)ctx[0];
-	struct thread *thread = thread_of(p);
+	struct thread *thread = thread_of((struct task_struct *)ctx[0]);
 
+	if (thread && thread->is_new)
+		inherit(thread);
 	if (is_managed(thread))
-		count(thread, scx_bpf_task_cpu(p));
+		count(thread);
 }
 
 SEC("struct_ops/running")
@@ -358,7 +374,7 @@ void running(__u64 *ctx)
 			is_chosen = false;
 		core->is_chosen = 0;
 		core->others_from = now;
-		choose(core, cpu, &choice, now);
+		choose(core, cpu, &choice, now, LAW_PASSED_EVER);
 		limit_other(core, cpu, &choice, now);
 		/*
 		 * It was preempted by a real-time thread, such as the sender of a run queue by which
@@ -370,10 +386,11 @@ void running(__u64 *ctx)
 		return;
 	}
 	core->is_chosen = 0;
-	count(thread, cpu);
+	count(thread);
 	calibrate_reach(core, now);
 	/* It may be on the core a moment before the instant for which it was chosen. */
-	if (choose(core, cpu, &choice, core->begins > now ? core->begins : now) == thread->vcpu &&
+	if (choose(core, cpu, &choice, core->begins > now ? core->begins : now,
+		   LAW_PASSED_EVER) == thread->vcpu &&
 	    begin_segment(core, cpu, &choice, now))
 		return;
 	/*
@@ -428,6 +445,7 @@ __s32 init_task(__u64 *ctx)
 	thread->vcpu = LAW_NONE;
 	thread->counted = LAW_NONE;
 	if (args->fork) {
+		thread->is_new = 1;
 		parent = thread_of(bpf_get_current_task_btf());
 		if (parent)
 			thread->vcpu = parent->vcpu;
@@ -454,6 +472,7 @@ __s32 init(__u64 *ctx)
 		struct core *core = core_of(i);
 
 		core->law.id = i;
+		core->law.pass = i + 1;
 		core->law.least = LEAST;
 		core->law.soon = LEAST;
 		core->lead_step = LEAD_STEP_MAX;

@@ -11,14 +11,13 @@
 #include "memory.h"
 #include "shared.h"
 #include "state.h"
+#include "threads.h"
 
 /*
  * After how many reads an event overflows; 0 = nothing is counted, and the verifier drops all that
  * is for it. Set by the loader before it loads.
  */
 const volatile __u64 reads_chunk SEC(".rodata.reads");
-
-static void report(const struct event *event, bool is_news);
 
 /* The run queue that a core reads. */
 static inline struct law_queue *queue_of(const struct core *core, __u32 cpu)

@@ -61,7 +61,7 @@ struct core {
 
 /* crates/kernel/src/layout.rs has these numbers. */
 _Static_assert(sizeof(struct law_grant) == 32 && sizeof(struct core) == 256 &&
-	       sizeof(struct law_vcpu) == 40, "sizes");
+	       sizeof(struct law_vcpu) == 48, "sizes");
 _Static_assert(__builtin_offsetof(struct core, margin) == 88, "margin");
 _Static_assert(__builtin_offsetof(struct core, others_ran) == 144, "others_ran");
 
@@ -84,7 +84,8 @@ struct thread {
 	__u32 is_first;
 	/* It belongs to no VCPU and was put on a core past dispatch(), for a turn or until it sleeps. */
 	__u32 is_served;
-	__u32 unused;
+	/* It was forked and has not been runnable yet. */
+	__u32 is_new;
 };
 
 struct alarm {

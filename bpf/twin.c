@@ -9,6 +9,8 @@
  *                                            foreground first; WAKES one more than how often the
  *                                            VCPU woke, where the grant lapses, else 0
  *   w VCPU    b VCPU                           a thread wakes, blocks
+ *   W VCPU    B VCPU                           the same of one that is confined elsewhere
+ *   a VCPU    h VCPU                           a runnable one is confined elsewhere, is not any more
  *   l VCPU                                     it leaves its slot
  *   n VCPU                                     nothing is left in its slot: one that comes has it
  *   r CORE READS                               reads of memory
@@ -23,6 +25,11 @@
  * `twin move N`: a VCPU of N threads runs on core 0 and has moved to core 1, which waits for it,
  * when one of its threads blocks: says whether core 1 chose it before, is to choose again, and
  * chooses it then.
+ *
+ * `twin pass`: VCPUs 0 and 1 stand on the run queue of either core, 0 before 1: says what both
+ * choose, by marks of this choice and of any, at first and after core 0 passed over VCPU 0, began
+ * another choice, passed over it once more, and it was taken back; and at last after core 1 passed
+ * over both.
  *
  * `twin send N`: one thread writes and sends N run queues while another reads them; says how many
  * the reader found to be written while it read them, or older than one before.
@@ -44,6 +51,8 @@ static struct law_core cores[CORES];
 static struct law_memory memories[CORES];
 static struct law_slots slots[CORES];
 static struct law_queue queues[CORES][LAW_QUEUES];
+/* How many of a VCPU's runnable threads its core cannot run. */
+static __u32 away[LAW_VCPUS];
 
 static __u64 number(void)
 {
@@ -101,6 +110,13 @@ static void clear(__u32 number)
 	*vcpu = (struct law_vcpu){ .left = vcpu->left };
 }
 
+/* Another one, or one less, of the runnable threads of a VCPU is confined elsewhere. */
+static __u32 confine(__u32 number, __u32 more)
+{
+	away[number & (LAW_VCPUS - 1)] += more;
+	return number;
+}
+
 /* Carries out one step, and says which: 0 at the end of the input. */
 static char step(__u64 *now, __u32 *says)
 {
@@ -113,6 +129,10 @@ static char step(__u64 *now, __u32 *says)
 	case 'q': run_queue(); break;
 	case 'w': law_wake(vcpus, number()); break;
 	case 'b': law_block(vcpus, number()); break;
+	case 'W': law_wake(vcpus, confine(number(), 1)); break;
+	case 'B': law_block(vcpus, confine(number(), -1)); break;
+	case 'a': confine(number(), 1); break;
+	case 'h': confine(number(), -1); break;
 	case 'l': law_leave(vcpus, number()); break;
 	case 'n': clear(number()); break;
 	case 'r': core = number(); law_count_reads(&cores[core % CORES], vcpus, number()); break;
@@ -146,10 +166,26 @@ static void say(__u32 n_cores, __u32 n_vcpus, const __u32 *ends, const __u32 *sa
 	printf("\n");
 }
 
+/* What the core is to run: the law's choice of what has a thread that can run here. */
+static struct law_choice choose(struct law_core *core, __u64 now)
+{
+	const struct law_queue *queue = queue_of(core);
+	struct law_choice next;
+
+	law_begin_pass(core);
+	for (;;) {
+		next = law_next(core, queue, vcpus, now, LAW_PASSED_NOW);
+		if (next.vcpu == LAW_NONE ||
+		    law_vcpu(vcpus, next.vcpu)->threads > away[next.vcpu & (LAW_VCPUS - 1)])
+			return next;
+		law_pass_over(core, vcpus, next.vcpu);
+	}
+}
+
 /* Ends what the core holds where the law has something else there, which is returned. */
 static struct law_choice stop(struct law_core *core, __u64 now, __u32 *end)
 {
-	struct law_choice next = law_next(core, queue_of(core), vcpus, now);
+	struct law_choice next = choose(core, now);
 
 	if (core->now.vcpu != LAW_NONE && !law_goes_on(&core->now, &next))
 		*end = law_let_go(core, vcpus);
@@ -199,7 +235,7 @@ static bool chooses(const struct law_core *core)
 		.foreground = { { .until = LAW_NEVER, .memory = LAW_NEVER } },
 	};
 
-	return law_next(core, &queue, vcpus, 0).vcpu == 0;
+	return law_next(core, &queue, vcpus, 0, LAW_PASSED_NOW).vcpu == 0;
 }
 
 static int try_moving(__u64 threads)
@@ -208,7 +244,7 @@ static int try_moving(__u64 threads)
 	bool before, is_awaited;
 
 	for (__u32 i = 0; i < 2; i++)
-		cores[i] = (struct law_core){ .id = i, .now = law_idle() };
+		cores[i] = (struct law_core){ .id = i, .pass = i + 1, .now = law_idle() };
 	while (threads--)
 		law_wake(vcpus, 0);
 	if (!law_hold(&cores[0], vcpus, law_running(&grant, LAW_FOREGROUND), 0))
@@ -219,6 +255,46 @@ static int try_moving(__u64 threads)
 	is_awaited = law_is_awaited(&cores[0], vcpus, 0, 1);
 	printf("before %d awaited %d after %d stays %d\n", before, is_awaited, chooses(&cores[1]),
 	       law_is_awaited(&cores[0], vcpus, 0, 0));
+	return 0;
+}
+
+/* What both cores choose, by both kinds of marks: -1 = nothing. */
+static void say_chosen(const char *when)
+{
+	static const __u32 which[2] = { LAW_PASSED_NOW, LAW_PASSED_EVER };
+	const struct law_queue queue = {
+		.allowance = LAW_NEVER,
+		.background_allowed = 1,
+		.foreground_entries = 1,
+		.background_entries = 1,
+		.foreground = { { .until = LAW_NEVER, .memory = LAW_NEVER } },
+		.background = { { .until = LAW_NEVER, .memory = LAW_NEVER, .vcpu = 1 } },
+	};
+
+	printf("%s", when);
+	for (__u32 i = 0; i < 4; i++)
+		printf(" %d", (int)law_next(&cores[i / 2], &queue, vcpus, 0, which[i % 2]).vcpu);
+	printf("\n");
+}
+
+static int try_passing(void)
+{
+	for (__u32 i = 0; i < 2; i++) {
+		cores[i] = (struct law_core){ .id = i, .pass = i + 1, .now = law_idle() };
+		law_wake(vcpus, i);
+		law_begin_pass(&cores[i]);
+	}
+	say_chosen("first");
+	law_pass_over(&cores[0], vcpus, 0);
+	say_chosen("passed");
+	law_begin_pass(&cores[0]);
+	say_chosen("next");
+	law_pass_over(&cores[0], vcpus, 0);
+	law_take_back(vcpus, 0);
+	say_chosen("back");
+	law_pass_over(&cores[1], vcpus, 0);
+	law_pass_over(&cores[1], vcpus, 1);
+	say_chosen("none");
 	return 0;
 }
 
@@ -248,6 +324,8 @@ int main(int argc, char **argv)
 	__u64 least, now = 0;
 	char letter;
 
+	if (argc == 2)
+		return try_passing();
 	if (argc == 3 && argv[1][0] == 'm')
 		return try_moving(strtoull(argv[2], NULL, 10));
 	if (argc == 3)
@@ -261,7 +339,7 @@ int main(int argc, char **argv)
 		return 3;
 	for (__u32 i = 0; i < n_cores; i++) {
 		cores[i] = (struct law_core){
-			.id = i, .least = least, .soon = least, .now = law_idle(),
+			.id = i, .pass = i + 1, .least = least, .soon = least, .now = law_idle(),
 		};
 		law_clear_slots(&slots[i]);
 		queues[i][slots[i].read].allowance = LAW_NEVER;

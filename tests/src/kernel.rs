@@ -10,6 +10,7 @@ mod rig;
 mod seam;
 mod shrink;
 mod slots;
+mod threads;
 mod world;
 
 pub(crate) use shrink::shrink;
@@ -44,6 +45,11 @@ pub struct KernelFaults {
     pub chunk: u64,
     /// VCPUs that the kernel has room for at once; 0 = as many as come.
     pub slots: usize,
+    /// One wake of a thread in so many leaves it confined to another core for a while, and so one
+    /// stretch of time in which it runs; 0 = none.
+    pub stray_one_in: u64,
+    /// A thread that is forked is listed so late, at most, in nanoseconds; 0 = at once.
+    pub birth: u64,
 }
 
 impl KernelFaults {
@@ -58,6 +64,8 @@ impl KernelFaults {
         starts: 0,
         chunk: 0,
         slots: 0,
+        stray_one_in: 0,
+        birth: 0,
     };
 }
 
@@ -78,11 +86,15 @@ pub enum Mistake {
     NotCleared,
     /// A slot is used again while a thread of the VCPU before it counts there.
     LetGoEarly,
+    /// A VCPU that its core cannot run is not passed over.
+    NotPassed,
+    /// A thread whose parent joined while it was being forked is left out.
+    NotInherited,
 }
 
 impl Mistake {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::ToldTwice,
         Self::NotSent,
         Self::NotSettled,
@@ -90,6 +102,8 @@ impl Mistake {
         Self::ReadsLost,
         Self::NotCleared,
         Self::LetGoEarly,
+        Self::NotPassed,
+        Self::NotInherited,
     ];
 }
 
@@ -235,6 +249,13 @@ impl KernelCase {
         let mut dice = Dice::new(seed ^ 0x51075);
         if dice.one_in(4) {
             case.draw_turnover(&mut dice);
+        }
+        let mut dice = Dice::new(seed ^ 0xa9a7);
+        if dice.one_in(4) {
+            case.faults.stray_one_in = dice.between(2, 30);
+        }
+        if dice.one_in(4) {
+            case.faults.birth = dice.between(1_000, 2_000_000);
         }
         case
     }
@@ -439,8 +460,7 @@ fn draw_faults(dice: &mut Dice, cores: usize) -> KernelFaults {
         fork_one_in,
         sender,
         starts,
-        chunk: 0,
-        slots: 0,
+        ..KernelFaults::NONE
     }
 }
 

@@ -435,6 +435,18 @@ fn a_core_is_told_when_what_moved_to_it_was_let_go() {
     assert_eq!(said("1"), "before 0 awaited 0 after 0 stays 0\n");
 }
 
+/// What a core cannot run is passed over by that core alone, for that choice; as a hint, until it
+/// is taken back.
+#[test]
+fn what_a_core_passed_over_it_leaves_out_and_tries_anew() {
+    let Some(program) = law::compile(&law::folder("twin-pass")) else { return };
+    let output = Command::new(&program).arg("pass").output().unwrap();
+    assert!(output.status.success(), "{}", output.status);
+    // Of each core what it chooses by the marks of this choice, and by those of any.
+    let expected = "first 0 0 0 0\npassed 1 1 0 0\nnext 0 1 0 0\nback 0 0 0 0\nnone 0 0 -1 -1\n";
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+}
+
 #[test]
 fn the_law_in_c_is_the_law_in_rust() {
     let folder = law::folder("twin");

@@ -8,10 +8,12 @@
 //! for others when a VCPU may run without end. It is no part of `maracas run`.
 //!
 //! `maracas-bpf-loader memory OBJECT SECONDS`: see [`memory`].
-//! `maracas-bpf-loader slots OBJECT`: see [`slots`].
+//! `maracas-bpf-loader slots OBJECT`: see [`slots`]; so `elsewhere` and `woken`.
 
+mod elsewhere;
 mod memory;
 mod slots;
+mod woken;
 
 use maracas_kernel::{Event, Grant, Happened, Queue, Scheduler};
 use std::error::Error;
@@ -52,8 +54,16 @@ fn main() -> Result<()> {
         ["fault", pause_ns] => memory::fault(pause_ns.parse()?),
         ["memory", object, seconds] => memory::run(object, seconds.parse()?),
         ["slots", object] => slots::run(object),
+        ["elsewhere", object] => elsewhere::run(object),
+        ["wake"] => woken::wake(),
+        ["answer"] => woken::answer(),
+        ["woken", object] => woken::run(object),
         [object, seconds] => run(object, seconds.parse()?),
-        _ => Err("usage: maracas-bpf-loader [memory] OBJECT SECONDS, or slots OBJECT".into()),
+        _ => {
+            Err("usage: maracas-bpf-loader [memory] OBJECT SECONDS, or slots, elsewhere or woken \
+                  OBJECT"
+                .into())
+        }
     }
 }
 

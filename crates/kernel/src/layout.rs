@@ -19,10 +19,12 @@ const HEAD: usize = 3;
 /// Words of `struct law_queue`.
 pub const QUEUE: usize = HEAD + GRANT * (FOREGROUND + BACKGROUND);
 /// Words of `struct law_vcpu`, and where behind its three meters stand how many of its threads are
-/// runnable and which core holds it, and how often it woke and how many had its slot before.
-pub(crate) const VCPU: usize = 5;
+/// runnable and which core holds it, how often it woke and how many had its slot before, and which
+/// core passed over it.
+pub(crate) const VCPU: usize = 6;
 const VCPU_THREADS_HOLDER: usize = 3;
 const VCPU_WAKES_LEFT: usize = 4;
+const VCPU_PASSED: usize = 5;
 /// Words of `struct core`, and where what is read of it stands: its meter of reads, up to when it
 /// is charged, where the grant ends of what it holds, the VCPU and the mode of that, the margin,
 /// since when it holds it, the time of what belongs to no VCPU, and the reads that are not charged.
@@ -189,6 +191,7 @@ impl Vcpu {
     pub fn clear(words: &[AtomicU64], vcpu: u32) {
         let words = &words[slot(vcpu) * VCPU..][..VCPU];
         store(words, [0; VCPU_THREADS_HOLDER]);
+        words[VCPU_PASSED].store(0, Ordering::Release);
         words[VCPU_WAKES_LEFT].store(pair(0, vcpu / VCPUS), Ordering::Release);
     }
     /// Writes the core of a VCPU among those of all. One writer at a time.
@@ -386,10 +389,12 @@ mod tests {
             assert_eq!(Vcpu::read(&words, 1 + 5 * VCPUS), vcpu, "it has the same slot");
         }
         words[VCPU + VCPU_WAKES_LEFT].store(pair(77, 5), Ordering::Relaxed);
+        words[VCPU + VCPU_PASSED].store(pair(129, 0), Ordering::Relaxed);
         Vcpu::clear(&words, 1 + 5 * VCPUS);
         let cleared = Vcpu { meters: [0, 0], reads: 0, is_idle: true };
         assert_eq!(Vcpu::read(&words, 1), cleared);
         assert_eq!(words[VCPU + VCPU_WAKES_LEFT].load(Ordering::Relaxed), pair(0, 5));
+        assert_eq!(words[VCPU + VCPU_PASSED].load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -383,10 +383,10 @@ impl<K: Kernel> ManagedCore<K::Handle> for KernelCore<K> {
         }
         Some(self.vcpu_handles.swap_remove(index))
     }
-    /// Each thread that is born of one which belongs to the VCPU does so too. So it is enough to
-    /// go on until all that are listed belonged to it before. The scheduler in the kernel never
-    /// sees a real-time thread, as that of a process that was running already may be: each is made
-    /// an ordinary one.
+    /// Each thread that is born of one which belongs to the VCPU does so too, by what its parent is
+    /// when it becomes runnable at first; by then it is listed. So it is enough to go on until all
+    /// that are listed belonged to it before. The scheduler in the kernel never sees a real-time
+    /// thread, as that of a process that was running already may be: each is made an ordinary one.
     fn list_threads(&mut self, vcpu: VcpuId) {
         let Some(index) = self.index(vcpu) else { return };
         let mut known: Vec<i32> = Vec::new();

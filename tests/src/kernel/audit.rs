@@ -164,6 +164,12 @@ pub(super) fn enacted(decider: &mut Decider, world: &World) -> Result<(), String
     if world.refused > 0 {
         return Ok(());
     }
+    if let Some(place) = world.left_out() {
+        return Err(format!(
+            "at {}: thread {place} belongs to no VCPU, its parent does",
+            world.now
+        ));
+    }
     for (core, state) in decider.host.cores.iter_mut().enumerate() {
         use maracas_live_core::ManagedCore;
         for vcpu_handle in state.vcpu_handles() {

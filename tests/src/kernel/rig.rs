@@ -46,8 +46,7 @@ impl Rig {
     ) -> Self {
         let ids = system.vcpus.iter().map(|vcpu| vcpu.id.0 as usize + 1).max().unwrap_or(0);
         let counts = [system.cores.len(), ids + case.requests.len()];
-        let dice = Dice::new(case.seed);
-        let world = World::new(program, counts, case.faults, case.mistake, dice);
+        let world = World::new(program, counts, case.faults, case.mistake, case.seed);
         let world = Rc::new(RefCell::new(world));
         let core =
             |core: CoreId| KernelCore::new(core, TwinKernel { world: Rc::clone(&world), core });

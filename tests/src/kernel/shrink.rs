@@ -46,5 +46,7 @@ fn simpler(case: &KernelCase) -> Vec<KernelCase> {
     with(&|case| case.faults.starts = none.starts);
     with(&|case| case.faults.chunk = none.chunk);
     with(&|case| case.faults.slots = none.slots);
+    with(&|case| case.faults.stray_one_in = none.stray_one_in);
+    with(&|case| case.faults.birth = none.birth);
     cases
 }

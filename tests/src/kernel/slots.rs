@@ -20,7 +20,7 @@ pub(super) struct Lent {
     /// As user space knows it.
     pub(super) slots: Slots,
     /// As it is: the number of each VCPU that has or had one, and who has each slot or had it last.
-    numbers: Vec<Option<u32>>,
+    pub(super) numbers: Vec<Option<u32>>,
     pub(super) owners: Vec<Option<VcpuId>>,
     /// Threads of what has left that count in its slot up to an instant, by its number.
     lingering: Vec<(u64, u32)>,
@@ -145,7 +145,7 @@ impl World {
     fn is_idle(&self, vcpu: VcpuId) -> bool {
         let number = self.lent.number(vcpu);
         let counts = |(_, other): &(u64, u32)| *other == number;
-        self.turns[vcpu.0 as usize].is_empty() && !self.lent.lingering.iter().any(counts)
+        self.members.turns[vcpu.0 as usize].is_empty() && !self.lent.lingering.iter().any(counts)
     }
 
     /// The threads of a VCPU belong to none any more.
@@ -163,10 +163,11 @@ impl World {
         }
         let number = self.lent.number(vcpu);
         let runs = self.cpus.iter().any(|cpu| cpu.held.is_some_and(|held| held.vcpu == vcpu));
-        let running = self.turns[vcpu.0 as usize].front().copied().filter(|_| runs);
+        let running = self.front(vcpu).filter(|_| runs);
         // What memory it read is to be known before an allowance is told as spent.
         self.lent.leaving =
             Some(number).filter(|_| self.faults.slots > 0 && self.faults.chunk == 0);
+        self.members.left.insert(vcpu);
         self.step(&format!("l {number}"));
         self.lent.leaving = None;
         for place in 0..self.threads.len() {
@@ -174,7 +175,7 @@ impl World {
                 continue;
             }
             if Some(place) == running && self.faults.slots > 0 {
-                self.turns[vcpu.0 as usize].retain(|other| *other != place);
+                self.members.turns[vcpu.0 as usize].retain(|other| *other != place);
                 let at = self.now + self.dice.between(1, LINGERS);
                 self.lent.lingering.push((at, number));
             }

@@ -7,6 +7,7 @@
 use super::law::Twin;
 use super::reads::Counted;
 use super::slots::Lent;
+use super::threads::Members;
 use super::{KernelFaults, Mistake, Program};
 use crate::Dice;
 use maracas_core::contract::{End, Grant, Mode, RunQueue};
@@ -43,7 +44,7 @@ pub(super) struct Cpu {
     /// What it follows.
     pub(super) run_queue: RunQueue,
     /// How often each VCPU had woken by what its sender knew, and what its numbers were.
-    known: Vec<u64>,
+    pub(super) known: Vec<u64>,
     pub(super) numbers: Vec<Option<u32>>,
     /// What was sent and is not taken yet: the sender itself runs there.
     pub(super) sent: Option<Sent>,
@@ -58,7 +59,7 @@ pub(super) struct Cpu {
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
     run_queue: RunQueue,
-    known: Vec<u64>,
+    pub(super) known: Vec<u64>,
     pub(super) numbers: Vec<Option<u32>>,
 }
 
@@ -77,12 +78,17 @@ pub(super) struct Thread {
     pub(super) group: VcpuId,
     /// The VCPU that it belongs to by the scheduler in the kernel.
     pub(super) joined: Option<VcpuId>,
-    program: Program,
+    pub(super) program: Program,
     /// What it does before it blocks; 0 = it is blocked, `u64::MAX` = it does not.
     pub(super) left: u64,
-    wakes_at: u64,
-    jobs: VecDeque<JobId>,
+    pub(super) wakes_at: u64,
+    pub(super) jobs: VecDeque<JobId>,
     pub(super) is_gone: bool,
+    /// Up to when it is confined to another core than its VCPU's; 0 = it is not.
+    pub(super) away_until: u64,
+    /// When it is listed in its group and becomes runnable, and the place of what forks it, where
+    /// it is being forked.
+    pub(super) birth: Option<(u64, usize)>,
 }
 
 /// What a core was told of the VCPUs, and what it was not.
@@ -91,7 +97,7 @@ pub(super) struct Learnt {
     pub(super) reported: Reported,
     /// How often each VCPU woke, by what a core was told, and in all.
     wakes: Vec<u64>,
-    woken: Vec<u64>,
+    pub(super) woken: Vec<u64>,
     /// Those whose reservations were to change.
     pub(super) changed: BTreeSet<VcpuId>,
 }
@@ -105,8 +111,6 @@ pub(super) struct World {
     pub(super) meters: Vec<[u64; 2]>,
     pub(super) had: Vec<[u64; 2]>,
     pub(super) lent: Lent,
-    /// Runnable threads of each VCPU, in the order of their turns.
-    pub(super) turns: Vec<VecDeque<usize>>,
     pub(super) threads: Vec<Thread>,
     pub(super) homes: BTreeMap<VcpuId, CoreId>,
     ring: VecDeque<Raw>,
@@ -125,6 +129,7 @@ pub(super) struct World {
     pub(super) faults: KernelFaults,
     pub(super) mistake: Option<Mistake>,
     pub(super) counted: Counted,
+    pub(super) members: Members,
 }
 
 impl World {
@@ -133,8 +138,9 @@ impl World {
         [cores, vcpus]: [usize; 2],
         faults: KernelFaults,
         mistake: Option<Mistake>,
-        dice: Dice,
+        seed: u64,
     ) -> Self {
+        let dice = Dice::new(seed);
         let known = vec![0; vcpus];
         let cpu = Cpu { spent_at: u64::MAX, due: u64::MAX, known, ..Cpu::default() };
         let slots = if faults.slots == 0 { vcpus } else { faults.slots };
@@ -145,7 +151,6 @@ impl World {
             meters: vec![[0; 2]; vcpus],
             had: vec![[0; 2]; vcpus],
             lent: Lent::new(slots, vcpus),
-            turns: vec![VecDeque::new(); vcpus],
             threads: Vec::new(),
             homes: BTreeMap::new(),
             ring: VecDeque::new(),
@@ -159,6 +164,7 @@ impl World {
             faults,
             mistake,
             counted: Counted::new(faults.chunk, cores, vcpus),
+            members: Members::new(seed, vcpus),
         }
     }
 
@@ -205,6 +211,7 @@ impl World {
         on.sort_unstable();
         on.dedup();
         assert_eq!(on.len(), count, "a VCPU is on two cores at {}", self.now);
+        self.follows_the_law();
     }
 
     /// Where the grant ends of what a core runs, by when the law says that it is spent.
@@ -226,8 +233,8 @@ impl World {
 
     fn ended(&mut self, core: usize, held: Held, end: End) {
         let vcpu = held.vcpu.0 as usize;
-        if end != End::Blocked && self.turns[vcpu].len() > 1 {
-            self.turns[vcpu].rotate_left(1);
+        if end != End::Blocked && self.members.turns[vcpu].len() > 1 {
+            self.members.turns[vcpu].rotate_left(1);
         }
         let meter = self.meters[vcpu][held.mode as usize];
         let reads = self.counted.meters[1][vcpu];
@@ -376,7 +383,8 @@ impl World {
         for foreseen in before.foreground.iter().filter(|grant| grant.lapses).filter(has_begun) {
             let vcpu = foreseen.vcpu.0 as usize;
             let own = run_queue.foreground.iter().filter(|grant| grant.vcpu == foreseen.vcpu);
-            let goes_on = known[vcpu] == self.learnt.woken[vcpu] && !self.turns[vcpu].is_empty();
+            let goes_on =
+                known[vcpu] == self.learnt.woken[vcpu] && !self.members.turns[vcpu].is_empty();
             let until = own.filter(has_begun).map(|grant| grant.until).max();
             if goes_on
                 && let Some(until) = until
@@ -410,20 +418,6 @@ impl World {
 
 // Threads.
 impl World {
-    /// Another thread in the group of a VCPU, which nothing has joined to it.
-    pub(super) fn add(&mut self, group: VcpuId, program: Program) {
-        let left = turn(program, &mut self.dice);
-        let (wakes_at, jobs) = (u64::MAX, VecDeque::new());
-        let joined = None;
-        self.threads.push(Thread { group, joined, program, left, wakes_at, jobs, is_gone: false });
-    }
-
-    /// Those of a group that live, by number.
-    pub(super) fn tids(&self, group: VcpuId) -> impl Iterator<Item = i32> {
-        let own = move |(_, it): &(usize, &Thread)| it.group == group && !it.is_gone;
-        self.threads.iter().enumerate().filter(own).map(|(place, _)| place as i32 + 1)
-    }
-
     /// Ends all threads of a group.
     pub(super) fn kill(&mut self, group: VcpuId) {
         for place in 0..self.threads.len() {
@@ -437,35 +431,6 @@ impl World {
         self.uncount(place);
         let thread = &mut self.threads[place];
         (thread.is_gone, thread.left, thread.wakes_at) = (true, 0, u64::MAX);
-    }
-
-    /// A runnable thread counts among those of its VCPU from now on.
-    pub(super) fn count(&mut self, place: usize) {
-        let Some(vcpu) = self.threads[place].joined else { return };
-        let number = self.lent.number(vcpu);
-        let turns = &mut self.turns[vcpu.0 as usize];
-        if turns.contains(&place) {
-            return;
-        }
-        turns.push_back(place);
-        if turns.len() == 1 {
-            let core = self.homes.get(&vcpu).copied().unwrap_or_default();
-            let raw = Raw::Woke { core: usize::from(core.0), number, at: self.now };
-            self.put(raw, true);
-            self.learnt.woken[vcpu.0 as usize] += 1;
-        }
-        self.step(&format!("w {number}"));
-    }
-
-    pub(super) fn uncount(&mut self, place: usize) {
-        let Some(vcpu) = self.threads[place].joined else { return };
-        let number = self.lent.number(vcpu);
-        let turns = &mut self.turns[vcpu.0 as usize];
-        let before = turns.len();
-        turns.retain(|it| *it != place);
-        if turns.len() < before {
-            self.step(&format!("b {number}"));
-        }
     }
 
     /// The programs of a VCPU are told of a job.
@@ -484,25 +449,24 @@ impl World {
         let thread = &mut self.threads[place];
         thread.wakes_at = u64::MAX;
         thread.left = work(thread.program, &mut self.dice);
+        self.stray(place);
         self.count(place);
     }
 
     /// When a thread blocks or wakes, a budget is spent or a grant begins, at the earliest.
     pub(super) fn next_change(&self) -> u64 {
-        let front = |held: &Held| self.turns[held.vcpu.0 as usize].front();
-        let ends = self.cpus.iter().filter_map(|cpu| front(cpu.held.as_ref()?));
-        let ends = ends.map(|place| self.now.saturating_add(self.threads[*place].left));
+        let ends = self.cpus.iter().filter_map(|cpu| self.front(cpu.held?.vcpu));
+        let ends = ends.map(|place| self.now.saturating_add(self.threads[place].left));
         let wakes = self.threads.iter().map(|thread| thread.wakes_at);
         let spent = self.cpus.iter().flat_map(|cpu| [cpu.spent_at, cpu.due]);
         let spent = spent.map(|at| at.saturating_sub(self.faults.least));
-        let reads = [self.counted.next_change(), self.lent.next_change()];
+        let reads = [self.counted.next_change(), self.lent.next_change(), self.next_of_threads()];
         ends.chain(wakes).chain(spent).chain(reads).min().unwrap_or(u64::MAX)
     }
 
     /// Time passes, no more than up to the next change; what then happens does.
     pub(super) fn pass(&mut self, time: u64) {
-        let front = |held: &Held| self.turns[held.vcpu.0 as usize].front().copied();
-        let ran: Vec<_> = self.cpus.iter().filter_map(|it| front(it.held.as_ref()?)).collect();
+        let ran: Vec<_> = self.cpus.iter().filter_map(|it| self.front(it.held?.vcpu)).collect();
         for cpu in &mut self.cpus {
             match cpu.held {
                 None => cpu.idle += time,
@@ -526,6 +490,7 @@ impl World {
                 self.wake(place);
             }
         }
+        self.part();
         self.overflow();
     }
 
@@ -551,30 +516,12 @@ impl World {
             }
         }
         self.uncount(place);
-        let one_in = self.faults.fork_one_in;
-        if one_in != 0 && self.threads.len() < 64 && self.dice.one_in(one_in) {
-            self.fork(place);
-        }
+        self.may_fork(place);
     }
-
-    /// A thread makes another one, which belongs to its VCPU.
-    fn fork(&mut self, place: usize) {
-        let (group, joined) = (self.threads[place].group, self.threads[place].joined);
-        let run = self.dice.between(1_000, 200_000);
-        self.add(group, Program::Once { run });
-        let child = self.threads.len() - 1;
-        self.threads[child].joined = joined;
-        self.count(child);
-    }
-}
-
-/// What a thread does first: nothing, where it works on jobs.
-fn turn(program: Program, dice: &mut Dice) -> u64 {
-    if matches!(program, Program::Jobs { .. }) { 0 } else { work(program, dice) }
 }
 
 /// What a thread that wakes does before it blocks.
-fn work(program: Program, dice: &mut Dice) -> u64 {
+pub(super) fn work(program: Program, dice: &mut Dice) -> u64 {
     match program {
         Program::Busy => u64::MAX,
         Program::Turns { run, .. } => dice.between(1, run),

@@ -2,6 +2,7 @@
 //! that is checked in, and is killed; and `maracas run` carries the quickstart out by agents and by
 //! the scheduler.
 
+mod elsewhere;
 mod memory;
 
 use super::image::Image;
@@ -21,7 +22,9 @@ pub(super) fn plan(quickstart: &Path) -> String {
          step budgets 90 /bin/maracas-bpf-loader /lab/maracas.bpf.o 5\n\
          step killed 60 sh /lab/killed.sh\n\
          step memory 30 /bin/maracas-bpf-loader memory /lab/maracas.bpf.o 3\n\
-         step slots 60 /bin/maracas-bpf-loader slots /lab/maracas.bpf.o\n"
+         step slots 60 /bin/maracas-bpf-loader slots /lab/maracas.bpf.o\n\
+         step elsewhere 30 /bin/maracas-bpf-loader elsewhere /lab/maracas.bpf.o\n\
+         step woken 30 /bin/maracas-bpf-loader woken /lab/maracas.bpf.o\n"
     )
 }
 /// How long the quickstart runs by each, in seconds: one in a hundred periods of the longest, which
@@ -128,6 +131,7 @@ pub(super) fn judge(steps: &[Step]) -> (Option<Report>, Vec<String>) {
     }
     problems.extend(memory::problems(step("memory")));
     problems.extend(is_unsaid(step("slots").map_or("", |step| &step.out), SLOT));
+    problems.extend(elsewhere::problems(step("elsewhere"), step("woken")));
     let said = step("killed").map_or("", |step| &step.out);
     let reverted = ["before enabled", "after disabled"];
     problems.extend(reverted.iter().filter_map(|line| is_unsaid(said, line)));
@@ -237,7 +241,11 @@ mod tests {
         };
         let memory = step("memory", super::memory::WELL, 0);
         let slots = step("slots", super::SLOT, 0);
-        vec![step("budgets", budgets, code), step("killed", killed, 0), memory, slots]
+        let [elsewhere, woken] = super::elsewhere::WELL;
+        let [elsewhere, woken] =
+            [("elsewhere", elsewhere), ("woken", woken)].map(|(name, out)| step(name, out, 0));
+        let (budgets, killed) = (step("budgets", budgets, code), step("killed", killed, 0));
+        vec![budgets, killed, memory, slots, elsewhere, woken]
     }
 
     #[test]
@@ -273,7 +281,7 @@ mod tests {
         assert_eq!(judge(&steps(&starved, 0, reverted)).1.len(), 1);
         assert_eq!(judge(&steps("", 1, reverted)).1.len(), 1);
         assert_eq!(judge(&steps(&well, 0, "before enabled\nafter enabled\n")).1.len(), 1);
-        assert_eq!(judge(&[]).1.len(), 5);
+        assert_eq!(judge(&[]).1.len(), 9);
     }
 
     #[test]
