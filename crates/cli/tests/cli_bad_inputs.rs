@@ -453,15 +453,24 @@ fn bad_journals() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let good = std::fs::read(scratch.path().join("j")).unwrap();
 
-    scratch.write("j", &good[..good.len() - 3]);
-    expect_refusal("truncated journal", &scratch, &["replay", "j"], "truncated");
-    expect_refusal("truncated journal", &scratch, &["gantt", "j"], "truncated");
-
     let mut flipped = good.clone();
     let middle = flipped.len() / 2;
     flipped[middle] ^= 0x40;
     scratch.write("j", &flipped);
     expect_refusal("flipped byte", &scratch, &["replay", "j"], "byte ");
+
+    // Read from its begin it looks as if it were cut there: fewer than 127 bytes follow.
+    let mut lengthened = good.clone();
+    lengthened[record_from(&good, good.len() - 120)] = 127;
+    scratch.write("j", &lengthened);
+    for command in [&["replay", "j"][..], &["gantt", "j"], &["report", "j", "-o", "page.html"]] {
+        expect_refusal("damaged length", &scratch, command, "truncated");
+        // Without its end, too: whole records follow.
+        scratch.write("cut", &lengthened[..good.len() - 3]);
+        let command: Vec<_> =
+            command.iter().map(|word| if *word == "j" { "cut" } else { word }).collect();
+        expect_refusal("damaged length and cut", &scratch, &command, "truncated");
+    }
 
     // Magic, length of the header (one or two bytes), then the format version: raised by one, with
     // the header's checksum made to fit.
@@ -474,18 +483,71 @@ fn bad_journals() {
     expect_refusal("empty journal", &scratch, &["replay", "j"], "not a maracas journal");
 }
 
-/// The journal with the next format version, every checksum right.
-fn with_next_version(journal: &[u8]) -> Vec<u8> {
-    let mut journal = journal.to_vec();
-    let (mut at, mut length, mut shift) = (8, 0usize, 0);
+/// What can be done with the journal of a killed run; that its exit codes and lines are these.
+#[test]
+fn a_journal_without_its_end_is_read_as_far_as_it_goes() {
+    let scratch = Scratch::new();
+    scratch.write("s.toml", GOOD);
+    let output = maracas(scratch.path(), &["sim", "s.toml", "--journal", "j", "--quiet"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let good = std::fs::read(scratch.path().join("j")).unwrap();
+    let cut = record_from(&good, good.len() / 2);
+    scratch.write("j", &good[..cut + 3]);
+    let run = |words: &[&str], code| {
+        let output = maracas(scratch.path(), words);
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {stdout}{stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{words:?}: {stderr}");
+        let said = format!("maracas: j: has no end: read up to byte {cut} (");
+        assert!(stderr.starts_with(&said), "{words:?}: {stderr}");
+        assert!(stderr.contains(", 3 bytes of a record"), "{words:?}: {stderr}");
+        stdout
+    };
+    let replayed = run(&["replay", "j", "--trace", "t"], 1);
+    assert!(replayed.starts_with("exact up to the cut at "), "{replayed}");
+    assert!(replayed.ends_with("; the journal has no end\n"), "{replayed}");
+    assert!(std::fs::metadata(scratch.path().join("t")).unwrap().len() > 0);
+    let json: serde_json::Value =
+        serde_json::from_str(&run(&["replay", "j", "--json"], 1)).unwrap();
+    assert_eq!((&json["exact"], &json["difference"]), (&false.into(), &serde_json::Value::Null));
+    assert_eq!((&json["cut"]["byte"], &json["cut"]["left_out_bytes"]), (&cut.into(), &3.into()));
+    assert_eq!(json["cut"]["at_ns"], json["end_ns"]);
+    let (records, events) = (json["records"].as_u64().unwrap(), json["events"].as_u64().unwrap());
+    assert!(records >= events + json["decisions"].as_u64().unwrap() && events > 0, "{json}");
+    assert!(run(&["gantt", "j", "--width", "80"], 0).contains('a'));
+    assert_eq!(run(&["report", "j", "-o", "page.html"], 0), "");
+    assert!(scratch.path().join("page.html").is_file());
+    // The file is what it was.
+    assert_eq!(std::fs::read(scratch.path().join("j")).unwrap(), good[..cut + 3]);
+}
+
+/// Where the first record at `from` or behind begins, with its length.
+fn record_from(journal: &[u8], from: usize) -> usize {
+    let mut at = 8;
+    while at < from {
+        let (payload, length) = payload_at(journal, at);
+        at = payload + length + 4;
+    }
+    at
+}
+
+/// Where the payload begins of the record at `at`, and how long it is.
+fn payload_at(journal: &[u8], mut at: usize) -> (usize, usize) {
+    let (mut length, mut shift) = (0, 0);
     loop {
         let byte = journal[at];
         length |= usize::from(byte & 0x7f) << shift;
         (at, shift) = (at + 1, shift + 7);
         if byte < 0x80 {
-            break;
+            return (at, length);
         }
     }
+}
+
+/// The journal with the next format version, every checksum right.
+fn with_next_version(journal: &[u8]) -> Vec<u8> {
+    let mut journal = journal.to_vec();
+    let (at, length) = payload_at(&journal, 8);
     journal[at] += 1;
     // The lower 32 bits are kept.
     let sum = maracas_core::fnv1a(0, &journal[at..at + length]);

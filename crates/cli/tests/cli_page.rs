@@ -450,3 +450,39 @@ fn the_page_has_the_report_that_the_command_prints() {
     printed["params"] = data["report"]["params"].clone();
     assert_eq!(data["report"], printed);
 }
+
+/// What it is of, and that it says no more of it than is known.
+#[test]
+fn the_page_of_a_journal_without_its_end_says_so() {
+    let scratch = Scratch::new();
+    let file = repository().join("examples/quickstart.toml");
+    let words = ["sim", file.to_str().unwrap(), "--until", "2s", "--quiet", "--journal", "j"];
+    run(&scratch, &words);
+    let journal = std::fs::read(scratch.path().join("j")).unwrap();
+    scratch.write("cut", &journal[..journal.len() / 2]);
+    run(&scratch, &["report", "cut", "-o", "page.html"]);
+    let path = scratch.path().join("page.html");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let data = page.split_once("id=\"data\">").unwrap().1.split_once("</script>").unwrap().0;
+    let data: Value = serde_json::from_str(data).unwrap();
+    let promise = &data["report"]["promise"];
+    assert_eq!(promise["kept"], false);
+    let read = promise["cut"]["byte"].as_u64().unwrap();
+    let left_out = promise["cut"]["left_out_bytes"].as_u64().unwrap();
+    assert_eq!(read + left_out, journal.len() as u64 / 2);
+    let line = data["words"]["run"][0].as_str().unwrap();
+    assert!(line.starts_with("cut: the journal has no end; what was under way at "), "{line}");
+    assert!(data["words"]["table"].as_str().unwrap().contains(line));
+    // All of it is kept, up to there.
+    let tasks = data["report"]["tasks"].as_array().unwrap();
+    assert!(tasks.iter().any(|task| task["verdict"]["word"] == "kept"), "{tasks:#?}");
+    let broken = ["short", "over", "both"];
+    assert!(tasks.iter().all(|task| broken.iter().all(|it| task["verdict"]["word"] != *it)));
+    let Some(mut browser) = browser() else { return };
+    browser.window(1400, 900, "light");
+    browser.open(&path);
+    let banner = browser.ask("document.querySelector('.banner').textContent");
+    let banner = banner.as_str().unwrap();
+    assert!(banner.starts_with("The run was cut short"), "{banner}");
+    assert!(banner.contains(line), "{banner}");
+}

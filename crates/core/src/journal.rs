@@ -12,7 +12,8 @@
 //!   group alone, its run queues and its wake are that group's, its hash is of all. Instants of
 //!   different groups may go back by as long as a decision took.
 //!
-//! [`Replay`] is the one way to do that.
+//! [`Replay`] is the one way to do that. The journal of a run that was killed has no end: [`mend`]
+//! gives it one in memory.
 //!
 //! Integers are LEB128 varints. The format carries [`FORMAT`]; a reader refuses any other.
 
@@ -26,10 +27,12 @@ use core::fmt;
 
 mod encoding;
 mod joined;
+mod mend;
 mod note;
 mod replay;
 
 pub use joined::Joined;
+pub use mend::{Cut, mend};
 pub use note::{Note, Recolored, Reliever};
 pub use replay::{Differs, Replay};
 

@@ -3,7 +3,8 @@
 use crate::case;
 use maracas_console::failure::Failure;
 use maracas_core::contract::Event;
-use maracas_core::journal::{Decision, Differs, Header, JournalError, Reader, Record, Replay};
+use maracas_core::journal::{Cut, Decision, Differs, Header, JournalError, Note};
+use maracas_core::journal::{Reader, Record, Replay};
 use maracas_core::{Instant, Policy};
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,6 +26,8 @@ pub struct Replayed {
     decisions: u64,
     end: Instant,
     stop: Option<Stop>,
+    /// Where a journal without an end was cut, if nothing differed before.
+    cut: Option<Cut>,
 }
 
 /// Gives the events of the journal in `bytes` to a fresh policy and compares every decision, up to
@@ -48,9 +51,10 @@ pub fn replay(file: &str, bytes: &[u8]) -> Result<Replayed, Failure> {
 }
 
 impl Replayed {
-    /// Whether every decision was the journal's.
+    /// Whether every decision was the journal's, up to its end: of a journal that was cut
+    /// ([`Note::Cut`]) that is not known.
     pub const fn is_exact(&self) -> bool {
-        self.stop.is_none()
+        self.stop.is_none() && self.cut.is_none()
     }
     /// What users should know: that another version wrote the journal.
     pub fn note(&self) -> Option<String> {
@@ -60,12 +64,14 @@ impl Replayed {
     }
     /// As a line for people.
     pub fn text(&self) -> String {
-        let Self { header, events, decisions, end, stop, .. } = self;
+        let Self { header, events, decisions, end, stop, cut, .. } = self;
         let (policy, end) = (&header.policy, in_nanos(header, *end));
+        let done = format!("{decisions} decisions of {policy} on {events} events");
         match stop {
-            None => {
-                format!("exact: {decisions} decisions of {policy} on {events} events until {end}")
+            None if cut.is_some() => {
+                format!("exact up to the cut at {end}: {done}; the journal has no end")
             }
+            None => format!("exact: {done} until {end}"),
             Some(stop) => {
                 let event = stop.event.as_ref().map_or("no event before it".to_string(), |event| {
                     let (number, at, event) = event;
@@ -91,8 +97,15 @@ impl Replayed {
                 "event": stop.event.as_ref().map(|(.., event)| format!("{event:?}")),
             })
         });
+        let cut = done.cut.map(|cut| {
+            serde_json::json!({
+                "byte": cut.offset,
+                "left_out_bytes": cut.left_out,
+                "at_ns": in_nanos(header, cut.at).ticks(),
+            })
+        });
         serde_json::json!({
-            "exact": done.stop.is_none(),
+            "exact": done.is_exact(),
             "policy": header.policy,
             "machine": header.machine,
             "records": done.records,
@@ -100,6 +113,7 @@ impl Replayed {
             "decisions": done.decisions,
             "end_ns": in_nanos(header, done.end).ticks(),
             "difference": stop,
+            "cut": cut,
         })
     }
 }
@@ -112,11 +126,18 @@ fn follow(
 ) -> Result<Replayed, JournalError> {
     let mut replay = Replay::new(policy, header.system.cores.len());
     let end = Instant::ZERO;
-    let mut done = Replayed { header, records: 0, events: 0, decisions: 0, end, stop: None };
+    let (records, events, decisions) = (0, 0, 0);
+    let mut done = Replayed { header, records, events, decisions, end, stop: None, cut: None };
     let mut last: Option<(u64, Instant, Event)> = None;
     for record in reader {
-        done.records += 1;
         let record = record?;
+        if let Record::Note { at, note: Note::Cut { offset, left_out } } = record {
+            // It and the end behind it are in no file.
+            let (offset, left_out) = (offset as usize, left_out as usize);
+            (done.end, done.cut) = (at, Some(Cut { offset, left_out, at }));
+            break;
+        }
+        done.records += 1;
         let step = guarded(|| replay.step(&record));
         let what = step.map_or_else(Some, |same| same.err().map(|why| said(&record, &why)));
         match record {

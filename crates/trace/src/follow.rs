@@ -56,14 +56,17 @@ pub(crate) struct JobTrack {
     pub(crate) completed: Option<Instant>,
     /// Service received, in ticks.
     pub(crate) service: u64,
+    /// The journal was cut before it told of its end.
+    pub(crate) is_cut: bool,
 }
 
 impl JobTrack {
-    /// Whether it was unfinished at its deadline, as far as a run that ended at `end` can show.
+    /// Whether it was unfinished at its deadline, as far as a run that ended at `end` can show. One
+    /// that was cut may have ended in time by a record that is not there.
     pub(crate) fn missed(&self, end: Instant) -> bool {
         match self.completed {
             Some(at) => at > self.job.deadline,
-            None => self.job.deadline <= end,
+            None => !self.is_cut && self.job.deadline <= end,
         }
     }
 }
@@ -95,6 +98,8 @@ pub(crate) struct Follower<L> {
     run_queues: Vec<MemoryGate>,
     /// What was asked of the policy and not answered, in order.
     asked: Vec<Vcpu>,
+    /// The journal has no end ([`Note::Cut`]).
+    is_cut: bool,
 }
 
 #[derive(Clone, Default, Debug)]
@@ -152,7 +157,8 @@ impl<L: Listener> Follower<L> {
             listener.named(vcpu.id, name);
         }
         header.system.vcpus.iter().for_each(|vcpu| listener.introduced(vcpu));
-        Self { listener, vcpus: Vec::new(), run_queues: Vec::new(), asked: Vec::new() }
+        let (vcpus, run_queues, asked) = (Vec::new(), Vec::new(), Vec::new());
+        Self { listener, vcpus, run_queues, asked, is_cut: false }
     }
 
     /// Follows a whole journal; returns its end beside the listener.
@@ -184,6 +190,7 @@ impl<L: Listener> Follower<L> {
             Record::Note { note: Note::Name { vcpu, name }, .. } => {
                 self.listener.named(*vcpu, name);
             }
+            Record::Note { note: Note::Cut { .. }, .. } => self.is_cut = true,
             Record::Note { .. } | Record::Gap(_) => {}
             Record::End(at) => return Some(*at),
         }
@@ -205,11 +212,15 @@ impl<L: Listener> Follower<L> {
         for index in 0..self.vcpus.len() {
             let vcpu = VcpuId(index as u32);
             self.let_go(vcpu);
-            self.waited(vcpu, end);
+            // Where the journal was cut it may run, and not wait.
+            if !self.is_cut {
+                self.waited(vcpu, end);
+            }
             self.idled(vcpu, end);
             let track = &mut self.vcpus[index];
             track.budget.report_changes(vcpu, end, &mut self.listener);
-            for job in track.jobs.drain(..) {
+            for mut job in track.jobs.drain(..) {
+                job.is_cut = self.is_cut;
                 self.listener.job(&job, Some(end));
             }
         }
@@ -352,6 +363,7 @@ impl<L: Listener> Follower<L> {
             begin: job.release.max(track.job_over),
             completed: None,
             service: 0,
+            is_cut: false,
         });
         track.splitter.released(job.id.index, job.release);
     }

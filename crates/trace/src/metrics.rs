@@ -24,6 +24,12 @@
 //! * Live, agents end before the meters are read for the last time, and until then nothing keeps
 //!   any promise. Periods that ended after the last decision before the end count for nothing,
 //!   unless that is more than a second before it: then agents were stuck.
+//! * Of a **journal that was cut** ([`Note::Cut`]) nothing tells what was under way there. So a
+//!   VCPU is judged up to where all is told of it alone (`Task::told`): no period that ends later
+//!   is counted, and no job that is due then or later is a miss. Live, the last second before the
+//!   cut counts for nothing, as lateness, thefts and ends of jobs may be reported late. What is
+//!   known at a run's end alone, as how much was stolen of a core, breaks no promise; and how
+//!   VCPUs progressed on uneven cores is left out.
 //! * The **verdict** on a VCPU follows from these periods by the rule of the module `judge`.
 //! * A core is **throttled** while nothing ran on it, a VCPU that stands on its run queue could
 //!   have run, and the only hindrance was the closed background memory gate, the spent allowance,
@@ -65,10 +71,10 @@ use self::gauges::Present;
 use self::judge::Judge;
 pub(crate) use self::judge::{Found, Period};
 use self::sensing::Sensing;
-use self::task::Task;
+use self::task::{Finish, Task};
 use crate::Report;
 use crate::memory_gate::MemoryGate;
-use crate::report::{MemoryReport, Run, StatisticReport};
+use crate::report::{CutReport, MemoryReport, Run, StatisticReport};
 use maracas_core::contract::{MemoryLimit, Mode, Observer, Plan, RunQueue, Statistic};
 use maracas_core::control::StatisticGauge;
 use maracas_core::journal::{Header, JournalError, Note, Reader, Record};
@@ -121,6 +127,7 @@ pub struct Metrics {
 struct Whole {
     agents_ns: Option<u64>,
     run: Option<Run>,
+    cut: Option<CutReport>,
 }
 
 impl Report {
@@ -227,9 +234,9 @@ impl Metrics {
             Record::Gap(lost) => self.lost_records += lost,
             Record::Note { at, note } => self.reported(*at, note),
             Record::End(at) => {
-                let until = self.promised_until(*at);
+                let finish = self.finish_at(*at);
                 for task in &mut self.tasks {
-                    task.finish(*at, until);
+                    task.finish(&finish);
                     task.settle(self.causes.thefts());
                 }
                 return Some(*at);
@@ -293,6 +300,9 @@ impl Metrics {
             }
             Note::Agents { took_ns } => self.whole.agents_ns = Some(*took_ns),
             Note::Run(text) => self.whole.run = Run::read(text),
+            Note::Cut { offset, left_out } => {
+                self.whole.cut = Some(CutReport { byte: *offset, left_out_bytes: *left_out });
+            }
             Note::Strict => self.be_strict(),
             Note::Sensor(_) | Note::Sense { .. } | Note::Throttled { .. } | Note::Closed { .. } => {
                 self.sensing.read(note);
@@ -316,6 +326,19 @@ impl Metrics {
             | Note::Recolored { .. }
             | Note::Other { .. } => {}
         }
+    }
+
+    /// How a run is brought to an end that ended, or was cut, at `end`.
+    fn finish_at(&self, end: Instant) -> Finish {
+        let until = self.promised_until(end);
+        if self.whole.cut.is_none() {
+            return Finish { end, until, cores_told: None, told_most: end };
+        }
+        // What runs on a core now began when what was reported last of it had ended.
+        let cores_told = self.cores.iter().map(|core| core.busy_until).min();
+        let cores_told = Some(cores_told.unwrap_or(Instant::ZERO));
+        let told_most = end.ticks().saturating_sub(self.grace().ticks());
+        Finish { end, until, cores_told, told_most: Instant::from_ticks(told_most) }
     }
 
     /// For how long promises held of a run that ended at `end`.

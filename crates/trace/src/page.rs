@@ -102,6 +102,9 @@ fn sentence(record: &Record) -> Option<String> {
     let Record::Note { note, .. } = record else { return None };
     if let Note::Strict = note {
         Some("Periods that stolen time spoiled were judged like all others (--strict).".into())
+    } else if let Note::Cut { offset, left_out } = note {
+        let from = format!("The journal has no end: this is of its first {offset} bytes, and");
+        Some(format!("{from} {left_out} more, of a record that is not whole, were left out."))
     } else if let Note::Host(text)
     | Note::Users(text)
     | Note::Groups(text)

@@ -11,8 +11,8 @@ mod promise;
 pub(crate) use self::fairness::class_name;
 pub use self::fairness::{ClassReport, ClassUse, FairnessReport, SpeedReport};
 pub use self::promise::{
-    CausesReport, EnforcedReport, LateReport, ProgramReport, PromiseReport, ReliefReport, Run,
-    Verdict, WakeCostReport, Word,
+    CausesReport, CutReport, EnforcedReport, LateReport, ProgramReport, PromiseReport,
+    ReliefReport, Run, Verdict, WakeCostReport, Word,
 };
 
 use maracas_core::contract::Statistic;

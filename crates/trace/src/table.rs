@@ -285,7 +285,7 @@ fn closing(report: &Report, out: &mut impl io::Write) -> io::Result<()> {
         let lost = report.lost_records;
         writeln!(out, "{lost} journal records were lost: every figure is a lower bound")?;
     }
-    Ok(())
+    promise::cut(report, out)
 }
 
 /// `1 job`, `2 jobs`, `0 misses`.

@@ -1,5 +1,6 @@
 //! `maracas replay`: feeds the events of a journal to a fresh policy and compares every decision.
 
+use super::sim;
 use maracas_console::failure::{Answer, Outcome, bytes_of};
 use maracas_console::output;
 use maracas_session::replay;
@@ -8,7 +9,8 @@ use std::path::PathBuf;
 
 /// Give a journal's events to a fresh policy and compare every decision
 ///
-/// Exits 1 at the first decision that differs and names the event before it.
+/// Exits 1 at the first decision that differs and names the event before it, and where the journal
+/// has no end, as that of a killed run: then it is read up to its last whole record.
 ///
 /// Example: maracas replay run.journal --trace run.btf
 #[derive(clap::Args, Debug)]
@@ -24,7 +26,7 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Outcome {
-    let bytes = bytes_of(&args.journal)?;
+    let bytes = sim::mended(&args.journal, bytes_of(&args.journal)?);
     if let Some(file) = &args.trace {
         output::leave_nothing_at_signals()?;
         write_trace(&bytes, &args.journal, file)?;

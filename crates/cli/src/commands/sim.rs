@@ -4,7 +4,8 @@ mod charges;
 
 use maracas_console::failure::{Answer, Failure, Outcome};
 use maracas_console::output;
-use maracas_core::Duration;
+use maracas_core::journal::{Reader, mend};
+use maracas_core::{Duration, Instant};
 use maracas_session::blocking::Blocked;
 use maracas_session::case::{Case, Machine, Overrides};
 use maracas_session::observe::Watch;
@@ -80,8 +81,25 @@ pub(super) fn what_is(bytes: &[u8]) -> &'static str {
     if bytes.starts_with(JOURNAL) { "journal" } else { "scenario" }
 }
 
+/// Gives the journal in `bytes`, of `file`, an end where it has none, and says so: its run was
+/// killed. What is no journal, or a damaged one, stays as it is.
+pub(super) fn mended(file: &Path, mut bytes: Vec<u8>) -> Vec<u8> {
+    let Some(cut) = mend(&mut bytes) else { return bytes };
+    let ticks_per_ns = Reader::open(&bytes).map_or(1, |(header, _)| header.system.ticks_per_ns);
+    let at = Instant::from_ticks(cut.at.ticks() / ticks_per_ns.max(1));
+    let read = format!("{}: has no end: read up to byte {} ({at})", file.display(), cut.offset);
+    let left_out = match cut.left_out {
+        0 => String::new(),
+        1 => ", 1 byte of a record that is not whole is left out".into(),
+        bytes => format!(", {bytes} bytes of a record that is not whole are left out"),
+    };
+    output::note(&(read + &left_out));
+    bytes
+}
+
 /// `bytes` of `file` where they are a journal, else that of the scenario in it, simulated on time;
-/// the answer where its policy refuses it, which is said then.
+/// the answer where its policy refuses it, which is said then. A journal without an end has one
+/// then ([`mended`]).
 ///
 /// # Errors
 /// Where `file` is neither.
@@ -91,7 +109,7 @@ pub(super) fn journal_of(
     until: Option<Duration>,
 ) -> Result<Result<Vec<u8>, Answer>, Failure> {
     if bytes.starts_with(JOURNAL) {
-        return Ok(Ok(bytes));
+        return Ok(Ok(mended(file, bytes)));
     }
     refuse_taskset(file)?;
     let case = Case::read(file, Machine::Sim, &Overrides::default())?;

@@ -52,7 +52,7 @@ const GAP: u8 = 2;
 /// First byte of [`Record::Note`].
 const NOTE: u8 = 3;
 /// First byte of [`Record::End`].
-const END: u8 = 4;
+pub(super) const END: u8 = 4;
 
 impl Wire for Record {
     fn put(&self, out: &mut Vec<u8>) {

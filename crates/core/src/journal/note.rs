@@ -152,6 +152,13 @@ pub enum Note {
     /// How the run went as a whole, which only the command that started it knows, as JSON: how long
     /// it took, how its programs ended. It stands at the end.
     Run(String),
+    /// The journal had no end, and has one only in the memory of its reader ([`super::mend`]).
+    Cut {
+        /// The byte behind its last whole record.
+        offset: u64,
+        /// How many bytes behind that, of a record that is not whole, were left out.
+        left_out: u64,
+    },
     /// A note of another key, or of another form than we know for its key.
     Other {
         /// What kind.
@@ -263,6 +270,7 @@ impl Note {
             Self::Memory(_) => "memory",
             Self::Strict => "strict",
             Self::Run(_) => "run",
+            Self::Cut { .. } => "cut",
             Self::Other { key, .. } => key,
         }
     }
@@ -292,7 +300,8 @@ impl Note {
             | Self::Agents { .. }
             | Self::Memory(_)
             | Self::Strict
-            | Self::Run(_) => None,
+            | Self::Run(_)
+            | Self::Cut { .. } => None,
         }
     }
 
@@ -342,6 +351,7 @@ impl Note {
                 if *seen { text } else { text + " enacted" }
             }
             Self::Agents { took_ns } => took_ns.to_string(),
+            Self::Cut { offset, left_out } => joined(&[*offset, *left_out]),
             Self::Strict => String::new(),
         }
     }
@@ -374,6 +384,7 @@ fn numbers(key: &str, vcpu: Option<VcpuId>, text: &str) -> Option<Note> {
     let words = &mut Words(text.split(' '));
     Some(match key {
         "wake-cost" => Note::WakeCost { p50_ns: words.number()?, p99_ns: words.number()? },
+        "cut" => Note::Cut { offset: words.number()?, left_out: words.number()? },
         "agents" => Note::Agents { took_ns: words.number()? },
         "late" => {
             let (core, late_ns, stolen_ns) = (words.core()?, words.number()?, words.number()?);
@@ -444,7 +455,7 @@ mod tests {
     use super::*;
 
     /// Every kind of note, as journals have it.
-    const WRITTEN: [(&str, Option<u32>, &str); 24] = [
+    const WRITTEN: [(&str, Option<u32>, &str); 25] = [
         ("name", Some(3), "control"),
         ("host", None, "a board"),
         ("users", None, "all as root"),
@@ -469,6 +480,7 @@ mod tests {
         ("memory", None, "{\"requests\":1}"),
         ("strict", None, ""),
         ("run", None, "{\"lasted_ns\":1}"),
+        ("cut", None, "172564 12"),
     ];
 
     fn read((key, vcpu, text): (&str, Option<u32>, &str)) -> Note {
@@ -514,6 +526,7 @@ mod tests {
             ("steal", None, "0 -1"),
             ("rt-throttle", None, "0"),
             ("wake-cost", None, "1"),
+            ("cut", None, "1"),
             ("dispatch", None, "x 5"),
             ("closed", None, "1 5"),
             ("figure", None, "moves 3"),

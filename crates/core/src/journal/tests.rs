@@ -98,11 +98,6 @@ fn what_was_written_is_read() {
 #[test]
 fn every_cut_and_every_flipped_bit_is_noticed() {
     let (bytes, records) = sample();
-    let read = |bytes: &[u8]| -> Result<Vec<Record>, JournalError> {
-        let (_, reader) = Reader::open(bytes)?;
-        let records = reader.collect::<Result<Vec<_>, _>>()?;
-        Ok(records)
-    };
     for cut in 0..bytes.len() {
         let error = read(&bytes[..cut]).unwrap_err();
         assert!(error.offset <= cut, "cut at {cut}: {error}");
@@ -141,6 +136,105 @@ fn a_cut_journal_has_a_way_out_where_its_header_is_whole() {
     let way_out = "is truncated here; `maracas top --journal FILE` shows what is there";
     assert!(error(bytes.len() - 1).ends_with(way_out), "{}", error(bytes.len() - 1));
     assert_eq!(error(20), "byte 8: the journal is truncated here");
+}
+
+/// The journal of [`sample`], its records, and where the header and each record end.
+fn bounds() -> (Vec<u8>, Vec<Record>, Vec<usize>) {
+    let (bytes, records) = sample();
+    let mut recorder = Recorder::new(&header());
+    let mut ends = vec![recorder.bytes().len()];
+    for record in &records {
+        recorder.record(record);
+        ends.push(recorder.bytes().len());
+    }
+    assert_eq!(*recorder.bytes(), bytes);
+    (bytes, records, ends)
+}
+
+fn read(bytes: &[u8]) -> Result<Vec<Record>, JournalError> {
+    let (_, reader) = Reader::open(bytes)?;
+    reader.collect()
+}
+
+#[test]
+fn a_journal_without_its_end_is_mended_behind_its_last_whole_record() {
+    let (bytes, records, ends) = bounds();
+    for cut in 0..=bytes.len() {
+        let mut mended = bytes[..cut].to_vec();
+        let found = mend(&mut mended);
+        if cut < ends[0] || cut == bytes.len() {
+            assert_eq!((found, &mended[..]), (None, &bytes[..cut]), "cut at {cut}");
+            continue;
+        }
+        let whole = ends.iter().rposition(|end| *end <= cut).unwrap();
+        // The first record has the latest instant of all.
+        let at = Instant::from_ticks(if whole == 0 { 0 } else { 70_000 });
+        let (offset, left_out) = (ends[whole], cut - ends[whole]);
+        assert_eq!(found, Some(Cut { offset, left_out, at }), "cut at {cut}");
+        let note = Note::Cut { offset: offset as u64, left_out: left_out as u64 };
+        let mut expected = records[..whole].to_vec();
+        expected.extend([Record::Note { at, note }, Record::End(at)]);
+        assert_eq!(read(&mended).unwrap(), expected, "cut at {cut}");
+        assert_eq!(mend(&mut mended), None, "it has an end now");
+    }
+}
+
+/// Groups that decide alone may go back in time.
+#[test]
+fn a_mended_journal_ends_at_the_latest_instant_that_it_has() {
+    let mut recorder = Recorder::new(&header());
+    for at in [30, 50, 40] {
+        let event = Event::Woke { vcpu: VcpuId(0), on_behalf: None, exact: true };
+        recorder.event(Instant::from_ticks(at), &event);
+    }
+    let mut bytes = core::mem::take(recorder.bytes());
+    assert_eq!(mend(&mut bytes).map(|cut| cut.at), Some(Instant::from_ticks(50)));
+    let last = read(&bytes).unwrap().pop();
+    assert_eq!(last, Some(Record::End(Instant::from_ticks(50))));
+}
+
+#[test]
+fn damage_is_no_cut() {
+    let (bytes, records, ends) = bounds();
+    let flipped = |bytes: &[u8], byte: usize, bit: usize| {
+        let mut damaged = bytes.to_vec();
+        damaged[byte] ^= 1 << bit;
+        damaged
+    };
+    // Of a whole journal, nothing is taken for a cut.
+    for (byte, bit) in (0..bytes.len()).flat_map(|byte| (0..8).map(move |bit| (byte, bit))) {
+        let damaged = flipped(&bytes, byte, bit);
+        let mut mended = damaged.clone();
+        assert_eq!((mend(&mut mended), &mended), (None, &damaged), "byte {byte} bit {bit}");
+        assert!(read(&mended).is_err(), "byte {byte} bit {bit}");
+    }
+    // Of one that was cut, behind a record or within the next, at most the last record goes.
+    let last = ends.len() - 2;
+    for cut in [ends[last], ends[last] + 3] {
+        for (byte, bit) in (0..ends[last]).flat_map(|byte| (0..8).map(move |bit| (byte, bit))) {
+            let mut mended = flipped(&bytes[..cut], byte, bit);
+            if let Some(Cut { offset, .. }) = mend(&mut mended) {
+                let kept = read(&mended).unwrap();
+                assert_eq!((offset, byte), (ends[last - 1], ends[last - 1]), "bit {bit}");
+                assert_eq!(kept[..last - 1], records[..last - 1]);
+            } else {
+                assert!(read(&mended).is_err(), "byte {byte} bit {bit}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_stands_behind_a_journal_is_no_cut() {
+    let (bytes, _, ends) = bounds();
+    let cut = &bytes[..ends[3] + 2];
+    for journal in [&[cut, &[0; 4096]].concat(), &[&bytes[..], b"more"].concat()] {
+        let mut mended = journal.clone();
+        assert_eq!((mend(&mut mended), &mended), (None, journal));
+        assert!(read(&mended).is_err());
+    }
+    let mut other = b"no journal".to_vec();
+    assert_eq!(mend(&mut other), None);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::testkit::{figure, t};
+use crate::testkit::{Story, figure, t, vcpu};
 
 fn text(chart: &Chart, style: TextStyle) -> String {
     let mut out = Vec::new();
@@ -42,6 +42,23 @@ Aa spin  Bb sort  Cc hog  (upper case: foreground, lower case: background, x thr
     let drawn = text(&chart, style);
     assert_eq!(drawn, expected);
     assert!(drawn.is_ascii());
+}
+
+/// It may run since 0, and have ended in time.
+#[test]
+fn what_a_cut_leaves_open_neither_waits_nor_is_missed() {
+    let mut story = Story::new(1, vec![vcpu(0, 4, 10).periodic()]);
+    story.released(0, 0, 0, 10).released(0, 1, 10, 20);
+    let drawn = |journal: &[u8]| {
+        let chart = Chart::from_journal(journal, t(0), None).unwrap();
+        let misses = chart.arrows.iter().filter(|arrow| arrow.kind == Kind::Miss);
+        (chart.bars.len(), misses.count())
+    };
+    let mut journal = story.journal(10);
+    assert_eq!(drawn(&journal), (1, 1));
+    journal.pop();
+    maracas_core::journal::mend(&mut journal).unwrap();
+    assert_eq!(drawn(&journal), (0, 0));
 }
 
 #[test]

@@ -18,7 +18,8 @@ pub(super) struct CoreTime {
     throttled: u64,
     /// Requests to memory by whatever ran here.
     pub(super) requests: u64,
-    busy_until: Instant,
+    /// Up to where what ran is reported.
+    pub(super) busy_until: Instant,
     /// Calls of `plan` that changed the core's run queue.
     pub(super) decisions: u64,
     pub(super) memory_gate: MemoryGate,

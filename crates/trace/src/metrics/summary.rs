@@ -16,20 +16,20 @@ pub(super) fn report(metrics: &Metrics, end: Instant) -> Report {
     let header = &metrics.header;
     let ticks_per_ns = header.system.ticks_per_ns.max(1);
     let scale = Scale { ticks_per_ns, elapsed: end.ticks() };
-    let fairness = metrics.fairness.as_ref().map(|fairness| fairness.finished(end));
-    let until = metrics.promised_until(end);
+    let cut = metrics.whole.cut;
+    let fairness = metrics.fairness.as_ref().filter(|_| cut.is_none());
+    let fairness = fairness.map(|fairness| fairness.finished(end));
+    let finish = metrics.finish_at(end);
     let tasks: Vec<TaskReport> = metrics
         .tasks
         .iter()
         .filter(|task| task.present)
         .map(|task| {
             let mut task = task.clone();
-            task.finish(end, until);
+            task.finish(&finish);
             task.settle(metrics.causes.thefts());
             let speed = fairness.as_ref().and_then(|fairness| fairness.report(task.id));
-            let causes = task.cores.iter().filter_map(|core| metrics.causes.of(core.0));
-            let stolen_ns = causes.map(|it| it.steal_ns).fold(0, u64::saturating_add);
-            let verdict = verdict(&task, &scale, stolen_ns.saturating_mul(ticks_per_ns));
+            let verdict = verdict(&task, &scale, most_stolen(metrics, &task));
             TaskReport { speed, verdict, ..task_report(&task, &metrics.cores, &scale) }
         })
         .collect();
@@ -41,12 +41,13 @@ pub(super) fn report(metrics: &Metrics, end: Instant) -> Report {
         })
         .collect();
     let promise = PromiseReport {
-        kept: tasks.iter().all(|task| !task.verdict.is_broken()),
+        kept: cut.is_none() && tasks.iter().all(|task| !task.verdict.is_broken()),
         strict: metrics.judge.is_strict(),
         wake_cost: metrics.causes.wake_cost(),
         asked_ns: None,
         lasted_ns: None,
         ended: None,
+        cut,
     };
     let speeds = tasks.iter().filter_map(|task| Some((task.id, task.speed.as_ref()?)));
     let fairness = fairness.map(|fairness| fairness.summary(speeds));
@@ -77,6 +78,17 @@ pub(super) fn report(metrics: &Metrics, end: Instant) -> Report {
         Some(run) => report.of_run(run.clone()),
         None => report,
     }
+}
+
+/// How many ticks were stolen at most of the cores on which a VCPU ran. That is told at the end of
+/// a live run: where it has none, it may be any amount.
+fn most_stolen(metrics: &Metrics, task: &Task) -> u64 {
+    if metrics.whole.cut.is_some() && metrics.header.machine == "live" {
+        return u64::MAX;
+    }
+    let causes = task.cores.iter().filter_map(|core| metrics.causes.of(core.0));
+    let stolen_ns = causes.map(|it| it.steal_ns).fold(0, u64::saturating_add);
+    stolen_ns.saturating_mul(metrics.header.system.ticks_per_ns.max(1))
 }
 
 fn shown(value: &Value) -> String {

@@ -63,6 +63,20 @@ enum Asked {
     Change { reservation: Reservation, meant_milli: Option<u32>, limited: bool },
 }
 
+/// How a run is brought to its end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Finish {
+    /// When it ended, or was cut.
+    pub(super) end: Instant,
+    /// For how long promises held.
+    pub(super) until: Instant,
+    /// Where it was cut, before which instant all is reported that ran on any core; `None` = it has
+    /// its end, and all is.
+    pub(super) cores_told: Option<Instant>,
+    /// Of no VCPU all is told beyond this.
+    pub(super) told_most: Instant,
+}
+
 /// Whether it has something to run.
 #[derive(Clone, Copy, Debug)]
 enum Demand {
@@ -267,21 +281,40 @@ impl Task {
         self.jobs.released - not_yet.count() as u64
     }
 
-    /// Brings periods and jobs up to the end of the run (or of its own stay), once; promises held
-    /// until `until`.
-    pub(super) fn finish(&mut self, end: Instant, until: Instant) {
+    /// Up to when all that it did is told. Where the run was cut, it may have run since its last
+    /// piece or wake, and on a core since what was reported last of that; while it is blocked it
+    /// does nothing.
+    fn told(&self, finish: &Finish) -> Instant {
+        let Some(cores_told) = finish.cores_told else { return finish.end };
+        let own = match self.demand {
+            Demand::NotYet | Demand::Blocked(_) => return finish.told_most,
+            Demand::Runnable(since) => self.pieces.last.map_or(since, |last| last.to.max(since)),
+        };
+        own.max(cores_told).min(finish.told_most)
+    }
+
+    /// Brings periods and jobs up to the end of the run (or of its own stay), or to where that is
+    /// told of it, once.
+    pub(super) fn finish(&mut self, finish: &Finish) {
         if std::mem::replace(&mut self.finished, true) {
             return;
         }
+        let (end, told, is_cut) = (finish.end, self.told(finish), finish.cores_told.is_some());
         if self.left.is_none() {
-            self.reserve(Instant::ZERO);
+            // What ran until another reservation was granted may be what is not told.
+            if !is_cut || self.granted.is_none_or(|(at, _)| at <= told) {
+                self.reserve(Instant::ZERO);
+            }
             self.let_go(end);
-            self.windows.close_until(end, self.blocked_since());
-            self.pieces.preemptions = self.pieces.preemptions_by(end, self.jobs.released > 0);
+            self.windows.close_until(told, self.blocked_since());
+            self.pieces.preemptions = self.pieces.preemptions_by(told, self.jobs.released > 0);
             self.jobs.released = self.released_by(end);
-            self.jobs.overdue(end);
+            if is_cut {
+                self.jobs.forget_due_from(told);
+            }
+            self.jobs.overdue(told);
         }
-        self.windows.finish(until);
+        self.windows.finish(finish.until.min(told));
     }
 
     #[inline]
@@ -414,6 +447,11 @@ impl Jobs {
     fn responded(&mut self, response: Duration) {
         self.response_sum += u128::from(response.ticks());
         self.response_max = self.response_max.max(response);
+    }
+    /// Forgets what is pending and due at `told` or later: at that instant itself a job may end by
+    /// a record that was cut off.
+    fn forget_due_from(&mut self, told: Instant) {
+        while self.pending.take(|job| job.deadline >= told).is_some() {}
     }
     /// Counts what is due by `end` and unfinished, and forgets all that is pending.
     fn overdue(&mut self, end: Instant) {

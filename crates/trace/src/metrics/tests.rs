@@ -7,6 +7,8 @@ use maracas_core::{CoreId, Duration, Job, JobId, Vcpu, VcpuId};
 use proptest::prelude::*;
 use std::num::NonZero;
 
+mod cut;
+
 const FORE: (u32, u16, maracas_core::contract::Mode) = (0, 0, Foreground);
 const BACK: (u32, u16, maracas_core::contract::Mode) = (0, 0, Background);
 

@@ -102,6 +102,7 @@ class RunPage {
     const box = element('div', { class: report.promise.kept ? open : 'banner broken' });
     let text = 'No promise was broken';
     if (broken.length) text = `${broken.length} of ${judged.length} promises NOT kept`;
+    else if (report.promise.cut) text = 'The run was cut short';
     else if (!report.promise.kept) text = 'The run did not keep its promise';
     else if (kept.length && kept.length === judged.length) text = 'All promises kept';
     else if (!judged.length) text = 'Nothing was promised';

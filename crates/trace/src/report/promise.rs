@@ -76,7 +76,7 @@ impl Verdict {
 /// Whether all that was promised was kept, and what concerns the run as a whole.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct PromiseReport {
-    /// No VCPU's verdict is a broken promise, and the run was over in time.
+    /// No VCPU's verdict is a broken promise, and the run was over, in time.
     pub kept: bool,
     /// Stolen periods were judged like all others.
     pub strict: bool,
@@ -88,6 +88,18 @@ pub struct PromiseReport {
     pub lasted_ns: Option<u64>,
     /// Why the guardian ended the run; `null` where it did not.
     pub ended: Option<String>,
+    /// Where the journal was cut of which this is the report; left out where it has its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut: Option<CutReport>,
+}
+
+/// Where a journal was cut that has no end, as that of a killed run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CutReport {
+    /// The byte behind its last whole record.
+    pub byte: u64,
+    /// How many bytes behind that, of a record that is not whole, were left out.
+    pub left_out_bytes: u64,
 }
 
 /// A run may last longer than asked by this: what is left to be ended, restored and written takes

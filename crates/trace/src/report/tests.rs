@@ -14,8 +14,16 @@ fn json(report: &Report) -> Value {
 fn the_json_keeps_to_its_schema() {
     let schema: Value = serde_json::from_str(SCHEMA).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
+    let mut cut = figure().report(24_000);
+    assert_eq!(
+        json(&cut)["promise"].get("cut"),
+        None,
+        "reports are as before where nothing is cut"
+    );
+    cut.promise.cut = Some(CutReport { byte: 100, left_out_bytes: 3 });
     let reports = [
         figure().report(24_000),
+        cut,
         crate::testkit::Story::new(1, vec![]).report(0),
         uneven().report(2_000_000_000),
     ];
@@ -31,6 +39,7 @@ fn the_json_keeps_to_its_schema() {
         };
         described(&json, &schema);
         described(&json["total"], &schema["properties"]["total"]);
+        described(&json["promise"], &schema["properties"]["promise"]);
         for part in
             ["memory", "controller", "fairness"].iter().filter(|part| json[part].is_object())
         {

@@ -143,7 +143,18 @@ pub(super) fn programs(
 /// What is to be said of the run as a whole: its programs, what the host refused, how long it took.
 pub(crate) fn of_run(report: &Report, out: &mut impl io::Write) -> io::Result<()> {
     programs(report, usize::MAX, out)?;
+    cut(report, out)?;
     overrun(report, Paint(false), out)
+}
+
+/// That the journal has no end.
+pub(super) fn cut(report: &Report, out: &mut impl io::Write) -> io::Result<()> {
+    if report.promise.cut.is_none() {
+        return Ok(());
+    }
+    let at = time(report.duration_ns as f64);
+    let why = "the journal has no end; what was under way";
+    writeln!(out, "cut: {why} at {at} is neither counted nor judged")
 }
 
 /// That the run lasted longer than asked.

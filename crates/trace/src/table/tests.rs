@@ -33,6 +33,17 @@ errors to 10%..20%: core1 4 0
 }
 
 #[test]
+fn a_cut_is_said_behind_the_closing_line() {
+    let mut report = figure().report(24_000);
+    report.promise.cut = Some(crate::report::CutReport { byte: 100, left_out_bytes: 3 });
+    let text = text(&report, Style::default());
+    let last: Vec<&str> = text.lines().rev().take(2).collect();
+    let line = "cut: the journal has no end; what was under way at 24us is neither counted nor \
+                judged";
+    assert_eq!(last, [line, "24us of maracas, 2 jobs, 1 miss, 3 decisions"]);
+}
+
+#[test]
 fn uneven_cores_have_a_block() {
     let expected = "\
 vcpu         C/T  delivered  err p1  err p50  err p99  foregr  backgr  share  preempt  migr  misses

@@ -63,7 +63,17 @@ pub(crate) struct Run {
 }
 
 /// Simulates it for 300 ms, up to `late` microseconds late.
-pub(crate) fn run(policy: &str, (system, programs): (System, Vec<Program>), late: u64) -> Run {
+pub(crate) fn run(policy: &str, system: (System, Vec<Program>), late: u64) -> Run {
+    run_until(policy, system, late, Instant::ZERO + us(300_000))
+}
+
+/// The same up to `end`.
+pub(crate) fn run_until(
+    policy: &str,
+    (system, programs): (System, Vec<Program>),
+    late: u64,
+    end: Instant,
+) -> Run {
     let header = Header {
         policy: policy.into(),
         params: Params::new(),
@@ -73,7 +83,6 @@ pub(crate) fn run(policy: &str, (system, programs): (System, Vec<Program>), late
         version: "test".into(),
         seed: 3,
     };
-    let end = Instant::ZERO + us(300_000);
     let options = Options { seed: 3, late: us(late), audit: true, ..Options::new(end) };
     let entry = maracas_policies::find(policy).unwrap();
     let mut policy = (entry.build)(&system, &Params::new()).unwrap();
