@@ -78,6 +78,8 @@ pub trait Executor {
     fn monitor_arm(&mut self, _limit: Option<u64>) -> io::Result<()> {
         Ok(())
     }
+    /// It rang: what it was asked for counts no more, whatever it reads.
+    fn monitor_rang(&mut self) {}
     /// When the monitor will read `limit`, where that is known beforehand.
     fn monitor_due(&self, _limit: u64) -> Option<Instant> {
         None
@@ -98,6 +100,14 @@ pub trait Handle {
     /// # Errors
     /// As the kernel refuses; see [`is_gone`] for a thread that has ended.
     fn set_level(&mut self, tid: i32, level: u8) -> io::Result<()>;
+    /// Makes a thread of a real-time class an ordinary one, and leaves one that is that alone: the
+    /// kernel takes a thread out of its queue to set what it is already.
+    ///
+    /// # Errors
+    /// As of [`Handle::set_level`].
+    fn make_ordinary(&mut self, tid: i32) -> io::Result<()> {
+        self.set_level(tid, 0)
+    }
     /// Puts the numbers of all its threads into `tids`. When that began and when it was done: a
     /// thread that was born before the first or has ended after the second is in it.
     ///

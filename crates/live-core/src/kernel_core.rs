@@ -401,7 +401,7 @@ impl<K: Kernel> ManagedCore<K::Handle> for KernelCore<K> {
             }
             for tid in &new {
                 let handle = &mut self.vcpu_handles[index].handle;
-                let joined = self.kernel.join(*tid, vcpu).and_then(|()| handle.set_level(*tid, 0));
+                let joined = self.kernel.join(*tid, vcpu).and_then(|()| handle.make_ordinary(*tid));
                 result =
                     result.and(joined.or_else(|it| if is_gone(&it) { Ok(()) } else { Err(it) }));
             }

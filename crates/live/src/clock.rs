@@ -53,11 +53,6 @@ pub(crate) fn monotonic_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::Monotonic))
 }
 
-/// The same and what the host was suspended for since it booted, in nanoseconds.
-pub(crate) fn boot_ns() -> u64 {
-    nanoseconds(clock_gettime(ClockId::Boottime))
-}
-
 /// The processor time of the calling thread, in nanoseconds.
 pub(crate) fn thread_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::ThreadCPUTime))

@@ -182,6 +182,9 @@ impl Executor for ThisCore {
     fn monitor_arm(&mut self, limit: Option<u64>) -> io::Result<()> {
         self.monitor.as_mut().map_or(Ok(()), |monitor| monitor.arm(limit))
     }
+    fn monitor_rang(&mut self) {
+        self.monitor.iter_mut().for_each(|monitor| monitor.rang());
+    }
     fn monitor_due(&self, limit: u64) -> Option<Instant> {
         self.monitor.as_ref()?.due(limit)
     }

@@ -71,6 +71,8 @@ pub trait Meter: Send {
     /// # Errors
     /// Where the kernel refuses.
     fn arm(&mut self, limit: Option<u64>) -> io::Result<()>;
+    /// It signalled: whatever it was asked for is to be set anew.
+    fn rang(&mut self) {}
     /// What becomes readable then; `None` where it must be asked again and again.
     fn fd(&self) -> Option<RawFd>;
     /// The first instant at which it will read `limit` or more, where that is known beforehand (of

@@ -206,7 +206,7 @@ suspend-agents)
     suspend_host
     after suspend-agents
     grep -A 3 ".trouble." /tmp/suspend-agents.json | tail -n 2 >&2
-    grep -q 'the host was suspended' /tmp/suspend-agents.json && echo "fact said why"
+    grep -q 'taken off line' /tmp/suspend-agents.json && echo "fact said why"
     ;;
 stopped)
     # For a moment: what it had sent holds. For good: it is ended.

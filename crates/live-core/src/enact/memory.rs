@@ -152,7 +152,9 @@ impl<E: Executor> Core<E> {
 
     /// The monitor rang.
     pub fn meter_reported(&mut self) {
-        // It fires once: where the limit is not reached, it must be set again.
+        // It fires once: where the limit is not reached, it must be set again. So it must where it
+        // rang since it is in error, as others hold all counters: then that is refused.
+        self.exec.monitor_rang();
         self.memory.armed = Some(Armed { goal: 0, limit: 0, is_refused: false });
         self.memory.rings.rang(self.exec.now(), self.waking.grain());
     }

@@ -11,7 +11,7 @@ use crate::host::HardwareCore;
 use crate::host::cgroup::Group;
 use crate::host::perf::{Instructions, Service};
 use crate::host::platform::is_preempt_rt;
-use crate::host::sched;
+use crate::host::sched::{self, KernelPolicy};
 use crate::host::wait::{Poll, Token};
 use crate::progress::Progress;
 use crate::setup::Means;
@@ -190,6 +190,13 @@ impl Handle for ThisVcpu {
         match level {
             0 => sched::set_other(tid),
             raised => sched::set_fifo(tid, raised, true),
+        }
+    }
+
+    fn make_ordinary(&mut self, tid: i32) -> io::Result<()> {
+        match sched::policy_of(tid)? {
+            KernelPolicy::Other => Ok(()),
+            KernelPolicy::Fifo { .. } | KernelPolicy::Foreign(_) => sched::set_other(tid),
         }
     }
 

@@ -45,8 +45,6 @@ pub enum Cause {
     Stopped,
     /// A managed core was taken off line: the kernel then drops its counters for good.
     OffLine,
-    /// The host was suspended: its cores but one were off line meanwhile.
-    Suspended,
     /// An agent woke on another core than its own, which goes off line, or was taken from it. It
     /// reports so itself.
     Away,
@@ -72,11 +70,6 @@ impl fmt::Display for Ending {
             Cause::Late => write!(f, "core{agent}'s agent has been late for {lasted:.1?}"),
             Cause::Stopped => write!(f, "the runtime has been stopped for {lasted:.1?}"),
             Cause::OffLine => write!(f, "core{agent} has been taken off line"),
-            Cause::Suspended => write!(
-                f,
-                "the host was suspended for {lasted:.1?}, in which the kernel drops the \
-                 counters of its cores"
-            ),
             Cause::Away => write!(
                 f,
                 "core{agent}'s agent was driven off its core, which goes off line or was taken \
@@ -221,7 +214,6 @@ impl Heartbeats {
             3 => Cause::OffLine,
             4 => Cause::Overdue,
             5 => Cause::Away,
-            6 => Cause::Suspended,
             _ => return None,
         };
         let lasted = Duration::from_nanos(self.page().ending_ns.load(Ordering::Relaxed));
@@ -299,7 +291,6 @@ impl Heartbeats {
             Cause::OffLine => 3,
             Cause::Overdue => 4,
             Cause::Away => 5,
-            Cause::Suspended => 6,
         };
         self.page().ending_ns.store(ending.lasted.as_nanos() as u64, Ordering::Relaxed);
         self.page().ending.store(cause | (ending.agent as u64) << 8, Ordering::Release);

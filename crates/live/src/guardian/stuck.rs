@@ -140,10 +140,8 @@ pub(super) enum Act {
 pub(super) struct Sight {
     /// The runtime is stopped by a signal.
     pub(super) is_stopped: bool,
-    /// The agent whose core is off line.
+    /// The agent whose core is off line, or was meanwhile.
     pub(super) off_line: Option<usize>,
-    /// For how long the host has been suspended since the guardian's start.
-    pub(super) suspended: Duration,
 }
 
 /// The guardian's judgement over its looks.
@@ -209,16 +207,6 @@ impl Patrol {
         let (agent, lasted) = worst.map_or((0, Duration::ZERO), |it| (it, self.memory.stuck[it]));
         let cause = if sight.is_stopped { Cause::Stopped } else { Cause::Late };
         let stuck = Ending { cause, agent, lasted };
-        // While agents are watched something may be raised or frozen; what comes after may last.
-        let is_raised = (0..agents).any(|agent| heartbeats.is_watched(agent));
-        // Cores are on line again before any process goes on, so that no look sees them off line:
-        // their counters stand still, and what runs there would do so without end. A scheduler in
-        // the kernel needs no counters, and ends by itself where a core goes off line.
-        if !sight.suspended.is_zero() && is_raised && heartbeats.may_be_relieved() {
-            acts.push(Act::RelieveAll);
-            let lasted = sight.suspended;
-            self.ask(Ending { cause: Cause::Suspended, agent: 0, lasted }, acts);
-        }
         let off_line = sight.off_line.filter(|agent| heartbeats.is_watched(*agent));
         self.off_line_looks = off_line.map_or(0, |_| self.off_line_looks + 1);
         if self.off_line_looks >= OFF_LINE_LOOKS
@@ -236,6 +224,8 @@ impl Patrol {
             self.ask(Ending { cause: Cause::Overdue, agent: 0, lasted }, acts);
         }
         let Some((why, asked)) = &mut self.asked else { return };
+        // While agents are watched something may be raised or frozen; what comes after may last.
+        let is_raised = (0..agents).any(|agent| heartbeats.is_watched(agent));
         if lasted >= KILL || is_raised && *asked >= KILL {
             acts.push(Act::Kill(if lasted >= KILL { stuck } else { *why }));
         }

@@ -4,8 +4,9 @@ use super::heartbeats::{Cause, Ending, Heartbeats};
 use super::restore::{self, OnCore};
 use super::stuck::{Act, LOOK, Patrol, Sight};
 use super::{CALL, Charge, GOODBYE, READY, unwatched};
-use crate::clock::{boot_ns, monotonic_ns};
+use crate::clock::monotonic_ns;
 use crate::host::cgroup::{Hierarchies, Hierarchy};
+use crate::host::hardware::{Counter, EventCode, Hardware, Scope, ThisHardware};
 use crate::host::{HardwareCore, Identity, sched, sys};
 use maracas_live_core::priority;
 use rustix::mm::{MlockAllFlags, mlockall};
@@ -111,7 +112,7 @@ fn guard(arguments: Vec<OsString>) -> io::Result<Option<restore::Restored>> {
         heartbeats,
         patrol: Patrol::new(),
         freezer,
-        suspended_ns: suspended_at_most(),
+        events: Vec::new(),
         is_said: false,
     };
     // The line to the runtime is our standard input, which is a socket and goes both ways.
@@ -189,6 +190,29 @@ impl Freezer {
     }
 }
 
+/// What counts the time of a core (`PERF_TYPE_SOFTWARE`, `PERF_COUNT_SW_CPU_CLOCK`;
+/// include/uapi/linux/perf_event.h).
+const CORE_CLOCK: EventCode = EventCode { unit: 1, config: 0, config1: 0, config2: 0 };
+
+/// An event of a core: the kernel drops it for good when the core goes off line
+/// (`perf_event_exit_cpu`), as it drops those by which agents meter.
+struct CoreEvent {
+    counter: Box<dyn Counter>,
+    seen_ns: u64,
+}
+
+impl CoreEvent {
+    fn open(core: HardwareCore) -> io::Result<Self> {
+        let counter = ThisHardware.open(&CORE_CLOCK, Scope::Core(core))?;
+        Ok(Self { counter, seen_ns: 0 })
+    }
+    /// Whether no time of it has passed since it was looked at last.
+    fn stands_still(&mut self) -> bool {
+        let Ok(count) = self.counter.read() else { return false };
+        std::mem::replace(&mut self.seen_ns, count.wanted_ns) == count.wanted_ns
+    }
+}
+
 /// The guardian at work.
 struct Watch {
     hierarchies: Hierarchies,
@@ -196,8 +220,8 @@ struct Watch {
     heartbeats: Heartbeats,
     patrol: Patrol,
     freezer: Freezer,
-    /// For how long the host had been suspended in all at the guardian's start.
-    suspended_ns: u64,
+    /// The event of each agent's core; `None` = it may not be counted.
+    events: Vec<Option<CoreEvent>>,
     /// Why the run ends has been said.
     is_said: bool,
 }
@@ -254,11 +278,8 @@ impl Watch {
             self.is_said = true;
             say(&format!("{why}; the run ends"));
         }
-        let sight = Sight {
-            is_stopped: self.charge.run.is_stopped(),
-            off_line: self.off_line(),
-            suspended: Duration::from_nanos(suspended_at_least().saturating_sub(self.suspended_ns)),
-        };
+        let off_line = self.off_line().or_else(|| self.was_off_line());
+        let sight = Sight { is_stopped: self.charge.run.is_stopped(), off_line };
         for act in self.patrol.look(&self.heartbeats, monotonic_ns(), sight) {
             match act {
                 Act::Relieve { agent, stuck, first } => self.relieve(agent, stuck, first),
@@ -309,9 +330,25 @@ impl Watch {
         (0..self.heartbeats.agents()).find(is_off)
     }
 
+    /// An agent whose core was off line since the guardian's first look and may be on line again,
+    /// as after a suspension of the host, where no process can look in between.
+    fn was_off_line(&mut self) -> Option<usize> {
+        for agent in 0..self.heartbeats.agents() {
+            let core = self.heartbeats.core(agent)?;
+            if agent == self.events.len() {
+                self.events.push(CoreEvent::open(core).ok());
+            }
+            let event = self.events.get_mut(agent)?;
+            if event.as_mut().is_some_and(CoreEvent::stands_still) {
+                return Some(agent);
+            }
+        }
+        None
+    }
+
     fn restore(&mut self) -> io::Result<Option<restore::Restored>> {
         // What is being frozen waits for a lock, and its holder perhaps for a core that something
-        // raised has: that goes first, and takes no such lock.
+        // raised has: that is lowered first, which takes no lock.
         if !self.freezer.is_free() {
             restore::relieve(&self.hierarchies, self.charge.run);
         }
@@ -324,24 +361,11 @@ impl Watch {
 /// Why a run is killed that was asked to end before.
 fn reported_late(why: &Ending) -> String {
     match why.cause {
-        Cause::OffLine | Cause::Suspended | Cause::Away | Cause::Overdue => {
+        Cause::OffLine | Cause::Away | Cause::Overdue => {
             format!("{why}; the run did not end when asked")
         }
         Cause::Late | Cause::Stopped => why.to_string(),
     }
-}
-
-/// For how long the host has been suspended since it booted, in nanoseconds: by two clocks that
-/// differ in nothing else. They are read one after the other, so it is that or less.
-fn suspended_at_least() -> u64 {
-    let boot = boot_ns();
-    boot.saturating_sub(monotonic_ns())
-}
-
-/// The same, or more.
-fn suspended_at_most() -> u64 {
-    let monotonic = monotonic_ns();
-    boot_ns().saturating_sub(monotonic)
 }
 
 /// Whether a list such as `0-2,5` names a core; `None` where it is no such list.
@@ -369,6 +393,7 @@ fn poll(fds: [i32; 2], timeout: Duration) -> io::Result<[bool; 2]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::hardware::Count;
 
     #[test]
     fn a_list_of_cores_is_read() {
@@ -381,11 +406,35 @@ mod tests {
         assert_eq!(named("0-x", 0), None);
     }
 
+    /// A clock that a core keeps as long as it is on line.
+    struct Clock(u64);
+
+    impl Counter for Clock {
+        fn read(&mut self) -> io::Result<Count> {
+            Ok(Count { wanted_ns: self.0, ..Count::default() })
+        }
+        fn arm(&mut self, _: u64) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+        fn disarm(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+        fn fd(&self) -> Option<i32> {
+            None
+        }
+    }
+
     #[test]
-    fn a_host_that_is_awake_was_not_suspended_since() {
-        let before = suspended_at_most();
-        for _ in 0..1_000 {
-            assert_eq!(suspended_at_least().saturating_sub(before), 0);
+    fn a_core_that_was_off_line_is_known_by_its_event() {
+        let event = |at: u64| CoreEvent { counter: Box::new(Clock(at)), seen_ns: 5 };
+        assert!(!event(6).stands_still());
+        let mut dropped = event(5);
+        assert!(dropped.stands_still() && dropped.stands_still());
+        // One of this host's cores, which is on line.
+        let core = sched::affinity_of(0).expect("this thread runs somewhere")[0];
+        match CoreEvent::open(core) {
+            Ok(mut event) => (0..100).for_each(|_| assert!(!event.stands_still())),
+            Err(error) => crate::host::tests::refused(&error, "events of whole cores"),
         }
     }
 

@@ -145,7 +145,7 @@ impl<'a> Supervisor<'a> {
     pub(super) fn ended_for(&self) -> Option<String> {
         self.called().map(|why| match why.cause {
             Cause::Away => format!("{why}; that ended the run"),
-            Cause::Late | Cause::Stopped | Cause::OffLine | Cause::Suspended | Cause::Overdue => {
+            Cause::Late | Cause::Stopped | Cause::OffLine | Cause::Overdue => {
                 format!("{why}; the guardian ended the run")
             }
         })

@@ -141,6 +141,9 @@ impl Meter for CoreMeter {
         self.alarm = Some(Alarm { next: total.saturating_add(distance), idle: false });
         Ok(())
     }
+    fn rang(&mut self) {
+        self.alarm = None;
+    }
     fn fd(&self) -> Option<RawFd> {
         self.counter.fd()
     }

@@ -249,34 +249,6 @@ fn a_core_off_line_ends_the_run() {
 }
 
 #[test]
-fn a_host_that_was_suspended_ends_the_run() {
-    let healthy = |heartbeats: &Heartbeats, now_ns: u64| {
-        (0..2).for_each(|agent| heartbeats.wakes(agent, now_ns - MS));
-        (0..2).for_each(|agent| heartbeats.sleeps_from(agent, now_ns, now_ns + MS));
-    };
-    let sight = Sight { suspended: ms(1), ..Sight::default() };
-    let those = heartbeats(2);
-    let acts = patrol(4, sight, |now_ns| {
-        healthy(&those, now_ns);
-        those.clone()
-    });
-    let why = Ending { cause: Cause::Suspended, agent: 0, lasted: ms(1) };
-    assert_eq!(first(&acts, |act| *act == Act::Ask(why)), Some(125));
-    assert_eq!(first(&acts, |act| *act == Act::RelieveAll), Some(125));
-    // What has ended, and what the kernel enforces, is left alone.
-    let ended = heartbeats(2);
-    (0..2).for_each(|agent| ended.rest(agent));
-    assert_eq!(patrol(4, sight, |_| ended.clone()), []);
-    let those = heartbeats(2);
-    those.is_in_kernel();
-    let acts = patrol(4, sight, |now_ns| {
-        healthy(&those, now_ns);
-        those.clone()
-    });
-    assert_eq!(acts, []);
-}
-
-#[test]
 fn a_run_that_does_not_begin_to_end_is_ended() {
     let those = heartbeats(1);
     those.ends_at(1_000 * MS);

@@ -53,6 +53,18 @@ fn a_meter_adds_up_what_was_counted_and_what_was_missed() {
     assert_eq!(read().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
 }
 
+/// An alarm that lost its counter rings, and must not be taken for one that will.
+#[test]
+fn what_rang_is_set_again_at_the_same_limit() {
+    let (mut meter, counter) = meter(&[(100, 1, 1); 3], Some(3));
+    meter.arm(Some(10_000)).unwrap();
+    meter.arm(Some(10_000)).unwrap();
+    assert_eq!(*counter.asked.lock().unwrap(), ["arm 9900"]);
+    meter.rang();
+    meter.arm(Some(10_000)).unwrap();
+    assert_eq!(*counter.asked.lock().unwrap(), ["arm 9900", "arm 9900"]);
+}
+
 /// Arms at each limit when so much was counted, and returns what the kernel was asked for.
 fn asked(steps: &[(u64, Option<u64>)]) -> Vec<String> {
     let asked = |&(count, limit): &(u64, Option<u64>)| limit.map(|_| (count, 1, 1));
