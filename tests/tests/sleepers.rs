@@ -57,7 +57,14 @@ fn changes(dice: &mut Dice, system: &System, periods: bool) -> Vec<Change> {
                 let period = Duration::from_ticks(period);
                 reservation = Reservation { budget, deadline: period, period };
             }
-            let at = Instant::from_ticks(dice.between(0, UNTIL));
+            // Often before the one before has set in, or just after.
+            let soon = vcpu.reservation.period.ticks() * 2;
+            let before = changes.last().filter(|last: &&Change| last.vcpu == vcpu.id);
+            let at = match before.filter(|_| dice.one_in(2)) {
+                Some(last) => last.at.ticks() + dice.between(0, soon),
+                None => dice.between(0, UNTIL),
+            };
+            let at = Instant::from_ticks(at.min(UNTIL));
             changes.push(Change { at, vcpu: vcpu.id, reservation, cost: Cost::Fixed(budget) });
         }
     }
@@ -145,8 +152,24 @@ fn what_a_shorter_period_holds_back_is_in_none_of_its_periods() {
     let reservation = vcpu(1, 2_000, 5_000).reservation;
     let at = Instant::from_ticks(2_000);
     let change = Change { at, vcpu: VcpuId(1), reservation, cost: Cost::Fixed(ticks(2_000)) };
-    let report = played(&system, &programs, &[change], 1, Instant::from_ticks(150_000));
-    let report = report.expect("both fit");
+    judged_well(&system, &programs, change);
+}
+
+/// What comes back before what it may use is over is one with that, as where C = T.
+#[test]
+fn what_has_all_of_a_core_has_its_smaller_budget_at_once() {
+    let ticks = Duration::from_ticks;
+    let system = System::new(1, vec![Vcpu::new(0, ticks(10_000), ticks(10_000))]);
+    let reservation = Vcpu::new(0, ticks(4_000), ticks(10_000)).reservation;
+    let at = Instant::from_ticks(5_000);
+    let change = Change { at, vcpu: VcpuId(0), reservation, cost: Cost::Fixed(ticks(4_000)) };
+    judged_well(&system, &[Program::new(VcpuId(0), Workload::Busy)], change);
+}
+
+/// No period is off, of whatever VCPU, beside this change.
+fn judged_well(system: &System, programs: &[Program], change: Change) {
+    let report = played(system, programs, &[change], 1, Instant::from_ticks(300_000));
+    let report = report.expect("all fit");
     for task in &report.tasks {
         let verdict = &task.verdict;
         let found = (verdict.short, verdict.over, task.delivered.error_max_ns);

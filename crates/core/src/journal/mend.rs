@@ -21,6 +21,8 @@ pub struct Cut {
 const SEARCHED: usize = 64 << 10;
 /// Nearly all records are shorter than this; checksums of longer ones are not looked for.
 const RECORD_MOST: u64 = 4 << 10;
+/// No record is longer: a decision on a thousand cores with ten thousand VCPUs takes a tenth of it.
+const RECORD_LONGEST: u64 = 64 << 20;
 /// A varint of 64 bits has at most so many bytes.
 const VARINT_MOST: usize = 10;
 
@@ -86,8 +88,12 @@ fn find(bytes: &[u8]) -> Option<Cut> {
 /// Whether `tail`, which is no whole record, is more than the begin of one: then a length is wrong,
 /// and what it would hide is not lost.
 fn is_damage(tail: &[u8]) -> bool {
+    let is_absurd = match take::<u64>(&mut { tail }) {
+        Some(length) => length > RECORD_LONGEST,
+        None => tail.len() >= VARINT_MOST,
+    };
     let goes_on = (1..tail.len().min(SEARCHED)).any(|begin| is_record(&tail[begin..]));
-    goes_on || tail.len() <= SEARCHED && is_whole_but_for_its_length(tail)
+    is_absurd || goes_on || tail.len() <= SEARCHED && is_whole_but_for_its_length(tail)
 }
 
 /// Whether `bytes` begin with a record that is not long.

@@ -228,7 +228,9 @@ fn damage_is_no_cut() {
 fn what_stands_behind_a_journal_is_no_cut() {
     let (bytes, _, ends) = bounds();
     let cut = &bytes[..ends[3] + 2];
-    for journal in [&[cut, &[0; 4096]].concat(), &[&bytes[..], b"more"].concat()] {
+    let zeros = [cut, &[0; 4096]].concat();
+    let (ones, many_ones) = ([cut, &[0xff; 4096]].concat(), [cut, &[0xff; 100_000]].concat());
+    for journal in [&zeros, &ones, &many_ones, &[&bytes[..], b"more"].concat()] {
         let mut mended = journal.clone();
         assert_eq!((mend(&mut mended), &mended), (None, journal));
         assert!(read(&mended).is_err());

@@ -116,8 +116,9 @@ impl Sporadic {
                 *head = Chunk { at: at + spent, amount: head.amount - spent };
             }
             rest -= spent;
-            // What is left of the only chunk is in use.
-            let joins = is_spent || self.chunks.second().is_some();
+            // What is left of the only chunk before that is in use.
+            let is_earlier = |second: &Chunk| second.at <= at + self.period;
+            let joins = is_spent || self.chunks.second().is_some_and(is_earlier);
             let chunk_min = if joins { chunk_min } else { Duration::ZERO };
             self.give_back(Chunk { at: at + self.period, amount: spent }, chunk_min);
         }
@@ -140,13 +141,16 @@ impl Sporadic {
     }
 
     /// Replaces C and T at `now`. What of the old budget is used and has not come back comes back
-    /// at its own time, of a smaller budget the latest of that. What a greater one adds comes with
-    /// the first of it: else a budget made small and great again would come back at once.
+    /// at its own time, of a smaller budget the latest of that. What a greater one adds may be used
+    /// with what may be, or else comes with the first of what is used: a budget made small and
+    /// great again would come back at once otherwise.
     pub(crate) fn change(&mut self, budget: Duration, period: Duration, now: Instant) {
         let usable = self.usable(now);
         let used = self.budget - usable;
         let owed = used.min(budget);
-        let kept = if owed.is_zero() { budget } else { usable.min(budget - owed) };
+        // Where something may be used, nothing that is used was dropped by a change before: what
+        // was came no later than what stayed.
+        let kept = if usable.is_zero() { Duration::ZERO } else { budget - owed };
         let (mut dropped, mut added) = (used - owed, budget - kept - owed);
         let old = core::mem::take(&mut self.chunks);
         if !kept.is_zero() {

@@ -167,7 +167,8 @@ pub(super) fn after_wake(open: &[Part], period: Duration, now: Instant) -> Parts
 
 /// The parts from `now` on, where these were open and the reservation is another: what is used of
 /// the old budget comes back at its own time, of a smaller one the latest of that; what a greater
-/// one adds comes with the first of it (`Sporadic::change`, there).
+/// one adds may be used with what may be, or else comes with the first of what is used
+/// (`Sporadic::change`, there).
 pub(super) fn after_change(
     open: &[Part],
     old: (u64, Duration),
@@ -177,7 +178,7 @@ pub(super) fn after_change(
     let (usable, later) = shared(open, old.1, now);
     let used = old.0.saturating_sub(usable);
     let owed = used.min(budget);
-    let kept = if owed == 0 { budget } else { usable.min(budget - owed) };
+    let kept = if usable == 0 { 0 } else { budget - owed };
     let (mut dropped, mut added) = (used - owed, budget - kept - owed);
     let mut list = VecDeque::new();
     if kept > 0 {
@@ -188,7 +189,7 @@ pub(super) fn after_change(
         dropped -= gone;
         if gone < part.amount {
             let amount = part.amount - gone + std::mem::take(&mut added);
-            join(&mut list, Part::new(part.start, amount));
+            join(&mut list, Part::new(part.start, amount), MOST);
         }
     }
     Parts::of(list, period)
@@ -197,15 +198,21 @@ pub(super) fn after_change(
 /// What may be used at `now`, and what later.
 fn shared(open: &[Part], period: Duration, now: Instant) -> (u64, VecDeque<Part>) {
     let (begun, coming) = open.split_at(open.partition_point(|part| part.start <= now));
-    let usable = begun.iter().map(Part::left).sum();
+    let left: u64 = begun.iter().map(Part::left).sum();
     let used = begun.iter().map(|part| (part.start + period, part.amount - part.left()));
+    // What comes back before the last part is over is one with it: nothing may be used between.
+    let last = begun.last().filter(|_| coming.is_empty()).map_or(Instant::ZERO, Part::end);
+    let (joined, used): (Vec<_>, Vec<_>) = used.partition(|(start, _)| *start <= last);
+    let usable = left + joined.iter().map(|(_, amount)| amount).sum::<u64>();
     let later = coming.iter().map(|part| (part.start, part.amount)).chain(used);
     let mut later: Vec<_> = later.filter(|(_, amount)| *amount > 0).collect();
     // What a change to a shorter period has held back may come after what is used comes back.
     later.sort_by_key(|(start, _)| *start);
     let mut list = VecDeque::new();
+    // What may be used now is one of as many parts.
+    let most = MOST - usize::from(usable > 0);
     for (start, amount) in later {
-        join(&mut list, Part::new(start, amount));
+        join(&mut list, Part::new(start, amount), most);
     }
     (usable, list)
 }
@@ -213,13 +220,13 @@ fn shared(open: &[Part], period: Duration, now: Instant) -> (u64, VecDeque<Part>
 /// Puts a part in before those that come later, and into those that it touches.
 fn insert(list: &mut VecDeque<Part>, part: Part) {
     let later = list.split_off(list.partition_point(|other| other.start <= part.start));
-    std::iter::once(part).chain(later).for_each(|part| join(list, part));
+    std::iter::once(part).chain(later).for_each(|part| join(list, part, MOST));
 }
 
-/// Puts a part behind the others; into the last one where they touch, or where there is no room:
-/// then all of it waits, so that nothing comes earlier than it may.
-fn join(list: &mut VecDeque<Part>, part: Part) {
-    let full = list.len() >= MOST;
+/// Puts a part behind the others; into the last one where they touch, or where there are as many as
+/// there may be: then all of it waits, so that nothing comes earlier than it may.
+fn join(list: &mut VecDeque<Part>, part: Part, most: usize) {
+    let full = list.len() >= most;
     match list.back_mut() {
         Some(tail) if full || tail.end() >= part.start => {
             if tail.end() < part.start {

@@ -184,19 +184,31 @@ fn a_budget_that_a_block_split_is_due_by_parts() {
 
 #[test]
 fn a_period_in_parts_that_become_one_ends_with_the_last_of_them() {
-    // C = 8, T = 10. Three are used when it is granted the same at 6: five may be used at once, and
-    // three from 11 on, as soon as the five can be.
+    // C = 8, T = 10. Six are used when it is granted the same at 6: two may be used at once, and six
+    // from 10 on, with which the two become one when they come back at 16.
     let story = |blocks_at| {
         let mut story = Story::new(1, vec![vcpu(0, 8, 10)]);
-        story.woke(0, 0).ran(FORE, (0, 3), Preempted).event(6, Event::Changed(vcpu(0, 8, 10)));
+        story.woke(0, 0).ran(FORE, (0, 6), Preempted).event(6, Event::Changed(vcpu(0, 8, 10)));
         story.planned(6, |plan| plan.answer(VcpuId(0), Ok(CoreId(0))));
         story.ran(FORE, (7, 12), Preempted).ran(FORE, (17, blocks_at), Blocked);
         let delivered = story.woke(0, 40).report(60).tasks[0].delivered.clone();
         (delivered.periods, delivered.error_max_ns)
     };
-    // The three were due by 21: they have no full demand where it blocks before.
+    // The six were due by 20: they have no full demand where it blocks before.
     assert_eq!(story(18), (2, Some(8)), "[40, 50) and [50, 60) alone");
-    assert_eq!(story(21), (3, Some(8)));
+    assert_eq!(story(20), (3, Some(8)));
+}
+
+/// What comes back before what may be used is over is one with it.
+#[test]
+fn a_changed_budget_whose_parts_touch_is_whole() {
+    // C = 8, T = 10. Three are used when it is granted the same at 6: five last until they come
+    // back, and all eight are due by 16.
+    let mut story = Story::new(1, vec![vcpu(0, 8, 10)]);
+    story.woke(0, 0).ran(FORE, (0, 3), Preempted).event(6, Event::Changed(vcpu(0, 8, 10)));
+    story.planned(6, |plan| plan.answer(VcpuId(0), Ok(CoreId(0))));
+    let delivered = story.ran(FORE, (7, 12), Preempted).report(16).tasks[0].delivered.clone();
+    assert_eq!((delivered.periods, delivered.error_max_ns), (1, Some(3)));
 }
 
 #[test]

@@ -76,7 +76,7 @@ fn a_changed_reservation_cannot_be_used_twice() {
     let mut server = server(4, 10);
     server.charge(ticks(3), Duration::ZERO);
     server.change(ticks(6), ticks(20), at(5));
-    holds(&server, &[(5, 1), (10, 5)]);
+    holds(&server, &[(5, 3), (10, 3)]);
     server.change(ticks(2), ticks(20), at(6));
     holds(&server, &[(10, 2)]);
     server.change(ticks(5), ticks(20), at(10));
@@ -127,9 +127,41 @@ fn a_debt_keeps_no_new_budget_back() {
     holds(&smaller, &[(20_020, 980), (40_000, 20)]);
     // What it may use lasts until the next comes.
     smaller.change(ticks(30_000), ticks(40_000), at(20_020));
-    holds(&smaller, &[(20_020, 980), (40_000, 29_020)]);
+    holds(&smaller, &[(20_020, 30_000)]);
     smaller.change(ticks(30_000), ticks(40_000), at(40_500));
     holds(&smaller, &[(40_500, 30_000)]);
+    // What waits for others has all of it but the debt.
+    let mut waiting = self::server(9_000, 20_000);
+    waiting.charge(ticks(9_020), Duration::ZERO);
+    waiting.change(ticks(11_000), ticks(20_000), at(24_000));
+    holds(&waiting, &[(24_000, 10_980), (40_000, 20)]);
+}
+
+#[test]
+fn chunks_that_a_shorter_period_holds_back_stay_in_order() {
+    let mut server = server(10, 100);
+    server.charge(ticks(2), Duration::ZERO);
+    server.unblock(at(50));
+    server.charge(ticks(3), Duration::ZERO);
+    holds(&server, &[(53, 5), (100, 2), (150, 3)]);
+    server.change(ticks(10), ticks(20), at(60));
+    holds(&server, &[(60, 5), (100, 2), (150, 3)]);
+    server.charge(ticks(5), Duration::ZERO);
+    holds(&server, &[(80, 5), (100, 2), (150, 3)]);
+    // With an overrun.
+    server.charge(ticks(6), Duration::ZERO);
+    holds(&server, &[(101, 6), (120, 1), (150, 3)]);
+}
+
+/// What is in use goes on, however short, where only what was held back comes later.
+#[test]
+fn the_rest_of_the_only_chunk_is_not_put_off_by_what_is_held_back() {
+    let mut server = server(40, 100);
+    server.charge(ticks(20), ticks(5));
+    server.change(ticks(40), ticks(50), at(25));
+    holds(&server, &[(25, 20), (100, 20)]);
+    server.charge(ticks(17), ticks(5));
+    holds(&server, &[(42, 3), (75, 17), (100, 20)]);
 }
 
 /// Budgets of any size by turns, with one period: from an instant at which nothing is usable or it
