@@ -184,8 +184,8 @@ fn a_budget_that_a_block_split_is_due_by_parts() {
 
 #[test]
 fn a_period_in_parts_that_become_one_ends_with_the_last_of_them() {
-    // C = 8, T = 10. Six are used when it is granted the same at 6: two may be used at once, and six
-    // from 10 on, with which the two become one when they come back at 16.
+    // C = 8, T = 10. Six are used when it is granted the same at 6: two may be used at once, and
+    // six from 10 on, with which the two become one when they come back at 16.
     let story = |blocks_at| {
         let mut story = Story::new(1, vec![vcpu(0, 8, 10)]);
         story.woke(0, 0).ran(FORE, (0, 6), Preempted).event(6, Event::Changed(vcpu(0, 8, 10)));
