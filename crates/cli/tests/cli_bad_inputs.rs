@@ -2,8 +2,11 @@
 //! nothing on standard output, and no file left behind.
 
 mod common;
+#[path = "../../../tests/shared/records.rs"]
+mod records;
 
 use common::{CHECK_AND_SIM, Edit, Scratch, expect_refusal, expect_refusals, maracas, text};
+use records::{FIRST, payload_at, record_end};
 
 /// A scenario that is fine.
 const GOOD: &str = r#"version = 1
@@ -523,31 +526,17 @@ fn a_journal_without_its_end_is_read_as_far_as_it_goes() {
 
 /// Where the first record at `from` or behind begins, with its length.
 fn record_from(journal: &[u8], from: usize) -> usize {
-    let mut at = 8;
+    let mut at = FIRST;
     while at < from {
-        let (payload, length) = payload_at(journal, at);
-        at = payload + length + 4;
+        at = record_end(journal, at);
     }
     at
-}
-
-/// Where the payload begins of the record at `at`, and how long it is.
-fn payload_at(journal: &[u8], mut at: usize) -> (usize, usize) {
-    let (mut length, mut shift) = (0, 0);
-    loop {
-        let byte = journal[at];
-        length |= usize::from(byte & 0x7f) << shift;
-        (at, shift) = (at + 1, shift + 7);
-        if byte < 0x80 {
-            return (at, length);
-        }
-    }
 }
 
 /// The journal with the next format version, every checksum right.
 fn with_next_version(journal: &[u8]) -> Vec<u8> {
     let mut journal = journal.to_vec();
-    let (at, length) = payload_at(&journal, 8);
+    let (at, length) = payload_at(&journal, FIRST);
     journal[at] += 1;
     // The lower 32 bits are kept.
     let sum = maracas_core::fnv1a(0, &journal[at..at + length]);

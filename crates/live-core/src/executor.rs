@@ -100,8 +100,8 @@ pub trait Handle {
     /// # Errors
     /// As the kernel refuses; see [`is_gone`] for a thread that has ended.
     fn set_level(&mut self, tid: i32, level: u8) -> io::Result<()>;
-    /// Makes a thread of a real-time class an ordinary one, and leaves one that is that alone: the
-    /// kernel takes a thread out of its queue to set what it is already.
+    /// Makes a thread of a real-time class an ordinary one (`SCHED_OTHER`). An ordinary one is left
+    /// alone: the kernel takes a thread out of its queue even to set the class that it has.
     ///
     /// # Errors
     /// As of [`Handle::set_level`].

@@ -1,27 +1,23 @@
 //! Journals of simulated runs, cut where a killed run may leave them.
 
 mod common;
+// It has more than is used here.
+#[allow(dead_code)]
+#[path = "../../../tests/shared/records.rs"]
+mod records;
 
 use common::{Run, run, run_until, servers, tasks, us};
 use maracas_core::journal::{Cut, Record, Recorder, mend};
 use maracas_core::{CoreId, Cost, Program, System, Vcpu, VcpuId, Workload};
 use maracas_trace::Report;
 use maracas_trace::report::TaskReport;
+use records::{FIRST, record_end};
 
 /// Where the header and each record of a journal end.
 fn bounds(journal: &[u8]) -> Vec<usize> {
-    let (mut at, mut bounds) = (8, Vec::new());
+    let (mut at, mut bounds) = (FIRST, Vec::new());
     while at < journal.len() {
-        let (mut length, mut shift) = (0, 0);
-        loop {
-            let byte = journal[at];
-            length |= usize::from(byte & 0x7f) << shift;
-            (at, shift) = (at + 1, shift + 7);
-            if byte < 0x80 {
-                break;
-            }
-        }
-        at += length + 4;
+        at = record_end(journal, at);
         bounds.push(at);
     }
     bounds
